@@ -1,0 +1,73 @@
+"""What a store is to the engine: five calls, all of them returning at once.
+
+Operations are named by a ticket that the engine chooses (ascending integers). Their completions are collected by
+`poll`, once a tick; nothing acts on arrival. A verdict is given for every key; only `HIT` of a `get_into` says that
+the buffer holds the verified page, and only `STORED` that a page can be believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol, runtime_checkable
+
+
+class Verdict(IntEnum):
+    """What happened to one key. Everything above `STORED` is a miss with its reason."""
+
+    HIT = 0
+    STORED = 1
+    MISS = 2
+    TORN = 3  # header or body shorter than the header says
+    CORRUPT = 4  # checksum does not match
+    FOREIGN = 5  # another key, layout, schema or magic
+    FAILED = 6  # the store reported an error
+    TIMED_OUT = 7  # the deadline of the operation ran out
+    REFUSED = 8  # capacity or free-space floor
+    UNREAD = 9  # not looked at: the operation ended before
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether the verdict counts against the store's health (a plain miss does not)."""
+        return self not in (Verdict.HIT, Verdict.STORED, Verdict.MISS, Verdict.REFUSED, Verdict.UNREAD)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where an operation stands. `good` counts the leading keys with a good verdict so far (HIT or STORED).
+
+    For `exists`, `HIT` means present. While `done` is false, `verdicts` may be shorter than the keys; pages past
+    `good` may be half written and must not be looked at.
+    """
+
+    ticket: int
+    done: bool
+    good: int
+    verdicts: tuple[Verdict, ...]
+
+
+Buffer = memoryview
+"""One page's bytes, contiguous, format 'B', exactly `page_bytes` long; writable for `get_into`."""
+
+
+@runtime_checkable
+class Store(Protocol):
+    """A store as the engine sees it. `tick` is the engine's clock; stores with real threads ignore it."""
+
+    name: str
+
+    def exists(self, ticket: int, keys: Sequence[bytes], tick: int) -> None:
+        """Ask which of `keys` (object names, 16 to 64 bytes each) are present; renews nothing."""
+
+    def get_into(self, ticket: int, keys: Sequence[bytes], buffers: Sequence[Buffer], tick: int) -> None:
+        """Read pages into `buffers`; a buffer belongs to the store until the ticket is reported done."""
+
+    def put(self, ticket: int, keys: Sequence[bytes], buffers: Sequence[Buffer], tick: int) -> None:
+        """Write pages from `buffers`; a buffer belongs to the store until the ticket is reported done."""
+
+    def poll(self, tick: int) -> list[Progress]:
+        """All tickets that moved since the last poll, in ticket order. Never blocks."""
+
+    def close(self) -> None:
+        """End all workers. Tickets in flight end first; none is reported afterwards. Idempotent."""
