@@ -1,13 +1,16 @@
 """What a store is to the engine: five calls, all of them returning at once.
 
-Operations are named by a ticket that the engine chooses (ascending integers). Their completions are collected by
-`poll`, once a tick; nothing acts on arrival. A verdict is given for every key; only `HIT` of a `get_into` says that
-the buffer holds the verified page, and only `STORED` that a page can be believed.
+Operations are named by a ticket that the engine chooses (ascending integers). Their completions are collected
+by `poll`, once a tick; nothing acts on arrival. A verdict is given for every key; only `HIT` of a `get_into` says
+that the buffer holds the verified page, and only `STORED` that a page can be believed. A `get_into` may end at
+its first key that is not a hit: the keys after it are then `UNREAD`.
+
+A store that blocks (files, a client library) implements `BlockingStore` and is run by `workers.WorkerStore`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol, runtime_checkable
@@ -37,8 +40,8 @@ class Verdict(IntEnum):
 class Progress:
     """Where an operation stands. `good` counts the leading keys with a good verdict so far (HIT or STORED).
 
-    For `exists`, `HIT` means present. While `done` is false, `verdicts` may be shorter than the keys; pages past
-    `good` may be half written and must not be looked at.
+    For `exists`, `HIT` means present. While `done` is false, `verdicts` may be shorter than the keys; pages
+    past `good` may be half written and must not be looked at.
     """
 
     ticket: int
@@ -71,3 +74,36 @@ class Store(Protocol):
 
     def close(self) -> None:
         """End all workers. Tickets in flight end first; none is reported afterwards. Idempotent."""
+
+
+class WaitableStore(Store, Protocol):
+    """A store whose operations go on by themselves, in wall time."""
+
+    def wait(self, seconds: float) -> None:
+        """Block until something can be polled that was not polled yet, or until `seconds` are over."""
+
+
+OnPage = Callable[[int, Verdict], bool]
+"""Called once for each key, in key order, with its verdict; False means: stop here, answer for no further key."""
+
+
+class BlockingStore(Protocol):
+    """What a storage engine has to offer: calls that block, from several threads at once.
+
+    Each call reports its keys in order through `on_page`, and returns early once that answers False. Errors of
+    single keys are verdicts; an exception ends the operation and makes the remaining keys FAILED.
+    """
+
+    name: str
+
+    def exists(self, keys: Sequence[bytes], on_page: OnPage) -> None:
+        """Report HIT for each key that is present, MISS for the others; renews nothing."""
+
+    def get_into(self, keys: Sequence[bytes], buffers: Sequence[Buffer], on_page: OnPage) -> None:
+        """Read and verify each page into its buffer; report HIT only for verified ones."""
+
+    def put(self, keys: Sequence[bytes], buffers: Sequence[Buffer], on_page: OnPage) -> None:
+        """Write each page; report STORED for those that a get would now find."""
+
+    def close(self) -> None:
+        """Give back connections and file descriptors. Called once, when no call is running."""
