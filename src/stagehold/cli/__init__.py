@@ -1,1 +1,1 @@
-"""Filled by its wing."""
+"""The `stagehold` command, one file per group of verbs. It reads arguments and prints; the work lies below."""

@@ -1,1 +1,1 @@
-"""Filled by its wing."""
+"""The lab: trace readers, replay, benches. It owns nothing of the engine and sees it as any embedder does."""

@@ -1,1 +1,1 @@
-"""Filled by its wing."""
+"""The bundled scheduler and its runner of known bytes: an embedder like any other, never a part of the engine."""

@@ -1,1 +1,1 @@
-"""Filled by its wing."""
+"""Benches, one file per measured part. Each prints figures; none decides whether they are good enough."""

@@ -1,0 +1,50 @@
+# Two commands on a fresh machine: `make run` is the main job, `make test` is every check. Both prepare .venv first.
+
+export PYTHONSAFEPATH := 1
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+REQUESTS ?= 500
+CACHE_REQUESTS ?= 100
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test soak format clean
+
+help:
+	@echo "make run     replay $(REQUESTS) requests in buffer_only, then $(CACHE_REQUESTS) in cache, every byte compared"
+	@echo "make test    format, lint, types, stale diagrams, tests"
+	@echo "make soak    the long runs"
+	@echo "make setup   only prepare $(VENV)"
+	@echo "make format  rewrite the sources in house format"
+
+setup: $(READY)
+
+# torch goes first and by its exact version, so that pip takes the build the machine was prepared for.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet $$(grep '^torch==' constraints.txt)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@
+
+run: $(READY)
+	$(BIN)/stagehold replay --mode buffer_only --requests $(REQUESTS)
+	$(BIN)/stagehold replay --mode cache --requests $(CACHE_REQUESTS)
+
+test: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/stagehold diagram --check
+	$(BIN)/pytest
+
+soak: $(READY)
+	$(BIN)/pytest -m soak
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) runs dist build .hypothesis .mypy_cache .ruff_cache
