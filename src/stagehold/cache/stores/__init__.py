@@ -1,1 +1,1 @@
-"""Filled by its wing."""
+"""Stores: where pages live beyond host memory, all of them behind one asynchronous protocol."""

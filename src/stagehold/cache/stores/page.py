@@ -1,11 +1,12 @@
 """The page object: what every store keeps for one page, a fixed header and the body behind it.
 
 The header names the page (object name, component, rank coordinates, body length) and carries a checksum over
-all of that and the body, so that damaged bytes, and right bytes in the wrong place, are told from the page that
-was asked for. This module encodes and verifies; it never reads or writes a store and never copies a body.
+all of that and the body, so that damaged bytes, and right bytes in the wrong place, are told from the page
+that was asked for. This module encodes and verifies; it never reads or writes a store and never copies a
+body.
 
-Layout, little-endian, 256 bytes: magic 8, schema u16, name length u16, component u16, tensor rank and size u16
-each, pipeline rank and size u16 each, body length u64, name 64, zeros, checksum 16.
+Layout, little-endian, 256 bytes: magic 8, schema u16, name length u16, component u16, tensor rank and size
+u16 each, pipeline rank and size u16 each, body length u64, name 64, zeros, checksum 16.
 """
 
 from __future__ import annotations

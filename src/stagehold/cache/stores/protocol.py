@@ -1,9 +1,9 @@
 """What a store is to the engine: five calls, all of them returning at once.
 
 Operations are named by a ticket that the engine chooses (ascending integers). Their completions are collected
-by `poll`, once a tick; nothing acts on arrival. A verdict is given for every key; only `HIT` of a `get_into` says
-that the buffer holds the verified page, and only `STORED` that a page can be believed. A `get_into` may end at
-its first key that is not a hit: the keys after it are then `UNREAD`.
+by `poll`, once a tick; nothing acts on arrival. A verdict is given for every key; only `HIT` of a
+`get_into` says that the buffer holds the verified page, and only `STORED` that a page can be believed. A
+`get_into` may end at its first key that is not a hit: the keys after it are then `UNREAD`.
 
 A store that blocks (files, a client library) implements `BlockingStore` and is run by `workers.WorkerStore`.
 """
@@ -84,14 +84,15 @@ class WaitableStore(Store, Protocol):
 
 
 OnPage = Callable[[int, Verdict], bool]
-"""Called once for each key, in key order, with its verdict; False means: stop here, answer for no further key."""
+"""Called once for each key, in key order, with its verdict; False means: stop here, answer for no further
+key."""
 
 
 class BlockingStore(Protocol):
     """What a storage engine has to offer: calls that block, from several threads at once.
 
-    Each call reports its keys in order through `on_page`, and returns early once that answers False. Errors of
-    single keys are verdicts; an exception ends the operation and makes the remaining keys FAILED.
+    Each call reports its keys in order through `on_page`, and returns early once that answers False. Errors
+    of single keys are verdicts; an exception ends the operation and makes the remaining keys FAILED.
     """
 
     name: str

@@ -1,0 +1,291 @@
+"""A store without threads and without a disk, in discrete ticks, for tests, the explorer and the lab.
+
+It holds real page objects in memory and verifies them like any other store. Delays, loss, failure, damage and
+stalls come from one seeded generator: the same calls in the same ticks give the same results. A copy
+(deepcopy) goes on from the same state; buffers of operations in flight are shared with the original until
+`rebind`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from stagehold.cache.stores.operations import Kind, Operation, operation
+from stagehold.cache.stores.page import HEADER_BYTES, WHOLE, Layout, encode_header, verify
+from stagehold.cache.stores.protocol import Buffer, Progress, Verdict
+
+NEVER = 1 << 62
+"""The due tick of a stalled operation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """Ticks from submission to the first possible answer, least and most, both included."""
+
+    exists: tuple[int, int] = (1, 2)
+    get: tuple[int, int] = (1, 4)
+    put: tuple[int, int] = (1, 4)
+
+    def of(self, kind: Kind) -> tuple[int, int]:
+        """Return the range for `kind`."""
+        return (self.exists, self.get, self.put)[kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Probabilities of misbehaviour: `fail` and `stall` for each operation, the others for each page.
+
+    `lose` acknowledges a put and keeps nothing; `corrupt` flips a bit and `short` cuts the page, on reading.
+    """
+
+    lose: float = 0.0
+    fail: float = 0.0
+    corrupt: float = 0.0
+    short: float = 0.0
+    stall: float = 0.0
+
+
+class Medium:
+    """The stored page objects, least recently used first, within a capacity in bytes (None: no limit).
+
+    Several `SimulatedStore`s may share one, as several ranks or a restarted process share a directory.
+    """
+
+    def __init__(self, capacity_bytes: int | None = None) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.used_bytes = 0
+        self.evicted_pages = 0
+        self._pages: OrderedDict[bytes, bytes] = OrderedDict()
+
+    def __contains__(self, name: bytes) -> bool:
+        return name in self._pages
+
+    def names(self) -> list[bytes]:
+        """Return the names held, least recently used first."""
+        return list(self._pages)
+
+    def read(self, name: bytes) -> bytes | None:
+        """Return the page object and renew it, None where it is not held."""
+        if name in self._pages:
+            self._pages.move_to_end(name)
+        return self._pages.get(name)
+
+    def write(self, name: bytes, raw: bytes) -> bool:
+        """Keep a page object, evicting the least recently used; False where it can never fit."""
+        if self.capacity_bytes is not None and len(raw) > self.capacity_bytes:
+            return False
+        self.remove(name)
+        self._pages[name] = raw
+        self.used_bytes += len(raw)
+        while self.capacity_bytes is not None and self.used_bytes > self.capacity_bytes:
+            self.remove(next(iter(self._pages)))
+            self.evicted_pages += 1
+        return True
+
+    def remove(self, name: bytes) -> bool:
+        """Forget a page object; False where it was not held."""
+        raw = self._pages.pop(name, None)
+        self.used_bytes -= len(raw or b"")
+        return raw is not None
+
+
+class SimulatedStore:
+    """A `Store` in ticks over a `Medium`; see the module for what is promised.
+
+    `pages_per_tick` is shared by all operations under way, one page each in turn (None: no limit), so that
+    a long get is spread over ticks and reports its good pages as it goes.
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        delays: Delays | None = None,
+        rates: Rates | None = None,
+        pages_per_tick: int | None = None,
+        medium: Medium | None = None,
+        layout: Layout = WHOLE,
+        name: str = "sim",
+    ) -> None:
+        if pages_per_tick is not None and pages_per_tick < 1:
+            raise ValueError(f"pages_per_tick is {pages_per_tick}: expected at least 1, or None for no limit")
+        self.name = name
+        self.medium = medium if medium is not None else Medium()
+        self._random = random.Random(seed)  # noqa: S311 - reproducible on purpose
+        self._delays = delays or Delays()
+        self._rates = rates or Rates()
+        self._pages_per_tick = pages_per_tick
+        self._layout = layout
+        self._operations: dict[int, Operation] = {}
+        self._due: dict[int, int] = {}
+        self._failing: dict[int, int] = {}
+        self._fail_next = 0
+        self._stalled = False
+        self._last_tick: int | None = None
+        self._closed = False
+
+    def exists(self, ticket: int, keys: Sequence[bytes], tick: int) -> None:
+        """See `Store.exists`."""
+        self._submit(operation(ticket, Kind.EXISTS, keys), tick)
+
+    def get_into(self, ticket: int, keys: Sequence[bytes], buffers: Sequence[Buffer], tick: int) -> None:
+        """See `Store.get_into`."""
+        self._submit(operation(ticket, Kind.GET, keys, buffers), tick)
+
+    def put(self, ticket: int, keys: Sequence[bytes], buffers: Sequence[Buffer], tick: int) -> None:
+        """See `Store.put`."""
+        self._submit(operation(ticket, Kind.PUT, keys, buffers), tick)
+
+    def poll(self, tick: int) -> list[Progress]:
+        """Let the pages of this tick move, then report what did, in ticket order."""
+        if self._stalled:
+            self._last_tick = tick
+            return []
+        self._move(tick)
+        reports = [found for ticket in sorted(self._operations) if (found := self._report(ticket, tick))]
+        for progress in reports:
+            if progress.done:
+                self._forget(progress.ticket)
+        return reports
+
+    def close(self) -> None:
+        """See `Store.close`; the medium keeps its pages."""
+        self._closed = True
+        for ticket in list(self._operations):
+            self._forget(ticket)
+
+    # What tests and the lab turn.
+
+    def keys(self) -> list[bytes]:
+        """Return the names of all stored pages, least recently used first."""
+        return self.medium.names()
+
+    def contains(self, key: bytes) -> bool:
+        """Say whether a page is stored; renews nothing."""
+        return key in self.medium
+
+    def drop(self, key: bytes) -> bool:
+        """Lose a page; False where it was not stored."""
+        return self.medium.remove(key)
+
+    def damage(self, key: bytes) -> None:
+        """Flip one bit of the stored page for good. Raises KeyError where it is not stored."""
+        raw = self.medium.read(key)
+        if raw is None:
+            raise KeyError(key)
+        self.medium.write(key, self._flip(raw))
+
+    def fail_next(self, count: int) -> None:
+        """Make the next `count` operations to be submitted fail at their first key."""
+        self._fail_next = count
+
+    def stall(self) -> None:
+        """Complete nothing until `release`."""
+        self._stalled = True
+
+    def release(self) -> None:
+        """End every stall, those of single operations too."""
+        self._stalled = False
+        self._due = {ticket: 0 if due == NEVER else due for ticket, due in self._due.items()}
+
+    def heal(self) -> None:
+        """Behave from now on: no misbehaviour for new work, no stall left. Past losses stay lost."""
+        self._rates = Rates()
+        self._fail_next = 0
+        self._failing.clear()
+        self.release()
+
+    def rebind(self, buffers: Mapping[int, Sequence[Buffer]]) -> None:
+        """Point operations in flight (by ticket) at other buffers, after a copy of the caller's memory."""
+        for ticket, views in buffers.items():
+            found = self._operations[ticket]
+            found.buffers = operation(ticket, found.kind, found.keys, views).buffers
+
+    def in_flight(self) -> list[int]:
+        """Return the tickets not yet reported done, ascending."""
+        return sorted(self._operations)
+
+    # How it moves.
+
+    def _submit(self, new: Operation, tick: int) -> None:
+        if self._closed:
+            raise RuntimeError(f"store {self.name} is closed")
+        assert new.ticket not in self._operations, f"ticket {new.ticket} is in flight already"
+        least, most = self._delays.of(new.kind)
+        # Always the same number of draws, so that one rate does not shift the dice of the others.
+        delay, fails, where, stalls = (self._random.random() for _ in range(4))
+        self._operations[new.ticket] = new
+        self._due[new.ticket] = tick + least + int(delay * (most - least + 1))
+        if stalls < self._rates.stall:
+            self._due[new.ticket] = NEVER
+        if self._fail_next:
+            self._fail_next -= 1
+            self._failing[new.ticket] = 0
+        elif fails < self._rates.fail:
+            self._failing[new.ticket] = int(where * len(new.keys))
+
+    def _move(self, tick: int) -> None:
+        """Step the operations that are due, one page each in turn, while pages of the tick are left."""
+        elapsed = 1 if self._last_tick is None else tick - self._last_tick
+        self._last_tick = tick
+        left = NEVER if self._pages_per_tick is None else self._pages_per_tick * elapsed
+        turn = [self._operations[t] for t in sorted(self._operations) if self._due[t] <= tick]
+        while turn and left > 0:
+            turn = [found for found in turn if not found.done]
+            for found in turn[:left]:
+                self._step(found)
+            left -= len(turn)
+
+    def _report(self, ticket: int, tick: int) -> Progress | None:
+        return self._operations[ticket].report() if self._due[ticket] <= tick else None
+
+    def _forget(self, ticket: int) -> None:
+        del self._operations[ticket], self._due[ticket]
+        self._failing.pop(ticket, None)
+
+    def _step(self, found: Operation) -> None:
+        index = len(found.verdicts)
+        if self._failing.get(found.ticket) == index:
+            found.answer(Verdict.FAILED)
+            found.finish(Verdict.FAILED)
+        elif found.kind is Kind.EXISTS:
+            found.answer(Verdict.HIT if found.keys[index] in self.medium else Verdict.MISS)
+        elif found.kind is Kind.PUT:
+            found.answer(self._write(found.keys[index], found.buffers[index]))
+        else:
+            found.answer(self._read(found.keys[index], found.buffers[index]))
+
+    def _write(self, name: bytes, body: Buffer) -> Verdict:
+        if self._random.random() < self._rates.lose:
+            self.medium.remove(name)
+            return Verdict.STORED
+        if self.medium.read(name) is not None:
+            return Verdict.STORED
+        raw = encode_header(name, body, self._layout) + bytes(body)
+        return Verdict.STORED if self.medium.write(name, raw) else Verdict.REFUSED
+
+    def _read(self, name: bytes, out: Buffer) -> Verdict:
+        corrupt, short = self._random.random(), self._random.random()
+        raw = self.medium.read(name)
+        if raw is None:
+            return Verdict.MISS
+        if corrupt < self._rates.corrupt:
+            raw = self._flip(raw)
+        if short < self._rates.short:
+            raw = raw[: len(raw) // 2]
+        body = memoryview(raw)[HEADER_BYTES : HEADER_BYTES + len(out)]
+        out[: len(body)] = body
+        verdict = verify(raw[:HEADER_BYTES], out[: len(body)], name, len(out), self._layout)
+        if verdict is not Verdict.HIT:
+            self.medium.remove(name)  # a page that was found bad is not found again
+        return verdict
+
+    def _flip(self, raw: bytes) -> bytes:
+        """Flip a bit of the checksum or the body: what a checksum is there to find."""
+        flipped = bytearray(raw)
+        bit = self._random.randrange(8 * (HEADER_BYTES - 16), 8 * len(raw))
+        flipped[bit >> 3] ^= 1 << (bit & 7)
+        return bytes(flipped)
