@@ -40,7 +40,9 @@ class Books(StrEnum):
 
     NONE = "none"
     QUERIED = "queried"  # low: tokens of a claim that opens
-    SPLICED = "spliced"  # low: tokens loaded; high: tokens of the claim that the tree had by then (loss: covered)
+    SPLICED = (
+        "spliced"  # low: tokens loaded; high: tokens of the claim that the tree had by then (loss: covered)
+    )
     LOSS = "loss"  # low: tokens; high: the number of a `Loss` member
 
 
@@ -113,6 +115,10 @@ class MachineSpec(Declared):
     births: tuple[IntEnum, ...] = ()
     """States besides `initial` in which an instance may be born (the tail of a cut fetch is born draining)."""
 
+    def __hash__(self) -> int:
+        """By name: the counters are a dict, and equal machines have equal names."""
+        return hash(self.name)
+
     def state(self, name: Enum) -> State:
         """The declaration of state `name`; KeyError where there is none."""
         for state in self.states:
@@ -130,6 +136,18 @@ class MachineSpec(Declared):
                 if state.kind is not Kind.TERMINAL:
                     releases = state.owns if row.releases == (ANY,) else row.releases
                     yield row.model_copy(update={"source": state.name, "releases": releases})
+
+    def events(self) -> tuple[str, ...]:
+        """All events in the order of their first row; the position is part of the audit layout."""
+        return tuple(dict.fromkeys(row.event for row in self.rows))
+
+    def legal_moves(self) -> dict[tuple[IntEnum, str, IntEnum | None], IntEnum]:
+        """(source, event, outcome) to target, for those who assert moves against the rows without stepping them."""
+        moves = {}
+        for row in self.expanded():
+            assert isinstance(row.source, IntEnum)  # `expanded` has written out every `ANY`
+            moves[row.source, row.event, row.outcome] = row.target
+        return moves
 
 
 def names(text: str) -> tuple[str, ...]:

@@ -1,0 +1,195 @@
+"""How rows become a running machine: one slotted class for the instances, one generated function per event.
+
+Owns the step, the only writer of an instance's `state`. It checks nothing about the meaning of a declaration
+(`checks` does) and keeps no instance: an instance holds its state, number, data and counters, and nothing of
+the engine, so it is in no reference cycle and dies with its last user.
+
+A step is all or nothing. Its order: decision (pure), effect (reserves first; may raise, and then nothing has
+happened), state, counter, record, clock. `Stepper.source` shows what was generated, and so does a traceback.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from enum import IntEnum
+from functools import lru_cache
+from itertools import count
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from stagehold.machines.generate import Variant, answer_name, clock_name, decision_name, source_of, wanted
+from stagehold.machines.journal import Journal
+from stagehold.machines.records import BirthKey
+from stagehold.specs.declare import Deadline, Decision, MachineSpec
+from stagehold.specs.outcomes import Taken
+
+Step = Callable[..., IntEnum]
+"""`step(m, arg=None)`: the outcome member, `Taken.TAKEN` for a row without decision, `Taken.REFUSED`."""
+
+Arm = Callable[[Any, Deadline], object]
+"""`arm(m, deadline)`: start the clock of the state just entered. Called last, so it must not raise."""
+
+
+class Refused(Exception):  # noqa: N818 - a refusal is an answer first; strict mode makes it an error
+    """Strict mode: the machine has no row for this event in this state."""
+
+    def __init__(self, machine: str, state: IntEnum, event: str) -> None:
+        super().__init__(f"machine {machine!r} has no row for event {event!r} in state {state!r}")
+        self.machine, self.state, self.event = machine, state, event
+
+
+class NotAnOutcome(TypeError):  # noqa: N818 - named for what it says
+    """A decision answered with something that is no member of its declared enum."""
+
+    def __init__(self, machine: str, decision: Decision, answer: object) -> None:
+        super().__init__(
+            f"decision {decision.name!r} of machine {machine!r} (state {decision.state.name}, event "
+            f"{decision.event!r}) answered {answer!r}; it must be a member of {decision.outcomes.__name__}"
+        )
+
+
+class Reentered(RuntimeError):  # noqa: N818 - named for what it says
+    """An effect moved the very instance whose step it belongs to; that event must wait for the step's end."""
+
+    def __init__(self, machine: str, effect: str, state: IntEnum, m: Machine) -> None:
+        super().__init__(
+            f"effect {effect!r} of machine {machine!r} moved its own instance {m.number} from {state.name} "
+            f"to {m.state.name}; send that event after the step"
+        )
+
+
+class BindError(TypeError):
+    """What was bound lacks a decision or an effect that the rows name."""
+
+
+class Machine:
+    """An instance: `state` (assigned by steps only), `number`, `data` (the owner's), one slot per counter."""
+
+    __slots__ = ("data", "number", "state")
+    state: IntEnum
+    number: int
+    data: Any
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, counter: str) -> int: ...
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.number} {self.state.name}>"
+
+
+class Stepper:
+    """One machine bound to one engine: a method per event, each `(m, arg=None) -> outcome`, and `birth`."""
+
+    def __init__(
+        self, spec: MachineSpec, source: str, steps: dict[str, Step], birth: Callable[..., Machine]
+    ) -> None:
+        self.spec = spec
+        self.source = source
+        self.steps = steps
+        self._birth = birth
+        for event, step in steps.items():
+            setattr(self, event, step)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, event: str) -> Step: ...
+
+    def birth(self, data: Any, key: BirthKey, state: IntEnum | None = None) -> Machine:
+        """A new instance in the initial state or one of the declared `births`; recorded, its clock armed."""
+        return self._birth(data, key, state)
+
+    def fire(self, m: Machine, event: str, arg: Any = None) -> IntEnum:
+        """The step of `event` by name; LookupError for a name that no row of this machine has."""
+        try:
+            step = self.steps[event]
+        except KeyError:
+            known = ", ".join(self.steps)
+            raise LookupError(f"machine {self.spec.name!r} has no event {event!r}; it has: {known}") from None
+        return step(m, arg)
+
+
+def bind(
+    spec: MachineSpec,
+    *,
+    decisions: object,
+    effects: object,
+    journal: Journal | None,
+    arm: Arm | None,
+    strict: bool,
+) -> Stepper:
+    """Bind a machine to an engine's decisions and effects, each looked up once, now.
+
+    `journal=None` keeps no records and `arm=None` arms no clock (the tick's only limit is kept by the group).
+    In strict mode a refused event raises `Refused`; otherwise it is a record and `Taken.REFUSED`.
+    """
+    index = journal.machine_index(spec) if journal is not None else 0
+    variant = Variant(index, strict=strict, audited=journal is not None, clocks=arm is not None)
+    source, factory = _factory(spec, variant)
+    numbers = count()
+    birth, *steps = factory(
+        *_bound(spec, decisions, effects),
+        journal.records if journal is not None else [],
+        journal.born if journal is not None else lambda *_: next(numbers),
+        arm,
+    )
+    return Stepper(spec, source, dict(zip(spec.events(), steps, strict=True)), birth)
+
+
+def instance_class(spec: MachineSpec) -> type[Machine]:
+    """The slotted class of a machine's instances; the same class for the same name and counters."""
+    return _instance_class(spec.name, tuple(spec.counters))
+
+
+@lru_cache(maxsize=64)
+def _instance_class(name: str, counters: tuple[str, ...]) -> type[Machine]:
+    return type(name.capitalize(), (Machine,), {"__slots__": counters, "__module__": __name__})
+
+
+def _bound(spec: MachineSpec, decisions: object, effects: object) -> list[Callable[..., Any]]:
+    """The methods themselves, in the order of `wanted`; BindError names every one that is missing."""
+    asked, done = wanted(spec)
+    sought = [(decisions, "decision", name) for name in asked] + [(effects, "effect", name) for name in done]
+    found = [getattr(owner, name, None) for owner, _, name in sought]
+    missing = [
+        f"{what} {name}(m, arg)"
+        for (_, what, name), method in zip(sought, found, strict=True)
+        if method is None
+    ]
+    if missing:
+        raise BindError(f"machine {spec.name!r} cannot be bound; missing: {', '.join(missing)}")
+    return [method for method in found if method is not None]
+
+
+@lru_cache(maxsize=128)
+def _factory(spec: MachineSpec, variant: Variant) -> tuple[str, Callable[..., Any]]:
+    """Source and factory, made once per declaration: an engine only fills in its own methods."""
+    source = source_of(spec, variant)
+    filename = f"<stagehold machine {spec.name} {crc32(source.encode()):08x}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    namespace = _constants(spec)
+    exec(compile(source, filename, "exec"), namespace)  # noqa: S102 - generated from checked declarations only
+    return source, namespace["make"]
+
+
+def _constants(spec: MachineSpec) -> dict[str, Any]:
+    """What the generated source names besides the engine's own methods."""
+    constants: dict[str, Any] = {
+        "MACHINE": spec.name,
+        "TAKEN": Taken.TAKEN,
+        "REFUSED": Taken.REFUSED,
+        "Refused": Refused,
+        "NotAnOutcome": NotAnOutcome,
+        "Reentered": Reentered,
+        "Instance": instance_class(spec),
+        "INITIAL": spec.initial,
+        "BIRTHS": {state: spec.state(state).deadline for state in (spec.initial, *spec.births)},
+    }
+    for state in spec.states:
+        constants[state.name.name] = state.name
+        constants[clock_name(state.name)] = state.deadline
+    for decision in spec.decisions:
+        constants[decision_name(decision)] = decision
+        constants |= {answer_name(member): member for member in decision.outcomes}
+    return constants

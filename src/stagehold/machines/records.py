@@ -1,0 +1,178 @@
+"""What an audit log consists of: the record, births, blocks, and their replay.
+
+Owns the layout, which is final. It writes nothing (`journal` collects, `logs` renders) and never looks at a
+live machine: everything here works from blocks alone.
+
+One record is 16 bytes, little-endian:
+
+    instance  u32   number given at birth, unique in one engine
+    row       u16   machine index << 8 | index of the row in `spec.expanded()`; low byte 0xFF: a refused event
+    flags     u16   0 taken, 1 refused
+    detail    u64   what the effect returned, read by the row's `Books`;
+                    of a refused event: state << 8 | index of the event in `spec.events()`
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from struct import Struct
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+RECORD = np.dtype([("instance", "<u4"), ("row", "<u2"), ("flags", "<u2"), ("detail", "<u8")])
+REFUSED_ROW = 0xFF
+REFUSED_FLAG = 1
+DIGEST_BYTES = 16
+
+_HEADER = Struct("<16s16sQQII")
+_BIRTH = Struct("<IBBBx")
+
+
+@dataclass(frozen=True, slots=True)
+class HandleKey:
+    """Who a request is. The engine's own machines (store, attachment, tick) use their name and attempt 0."""
+
+    rid: str
+    attempt: int
+    namespace: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SpanKey:
+    """What a hold or a write carries: pages [first, last] of the chain that ends in `last_key`."""
+
+    namespace: bytes
+    last_key: bytes
+    first: int
+    last: int
+
+
+BirthKey = HandleKey | SpanKey
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """An instance came to be: its number, machine index, first state (as a number) and key."""
+
+    number: int
+    machine: int
+    state: int
+    key: BirthKey
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One tick of the audit. `records` is a multiple of 16 bytes; the three hashes are 16 bytes each."""
+
+    index: int
+    tick: int
+    declaration: bytes
+    previous: bytes
+    births: tuple[Birth, ...]
+    records: bytes
+    digest: bytes
+
+    def table(self) -> NDArray[np.void]:
+        """The records as a read-only array of dtype `RECORD`, shape (n,)."""
+        return np.frombuffer(self.records, dtype=RECORD)
+
+    def expected_digest(self) -> bytes:
+        """The digest that this content must have; it differs from `digest` where something was altered."""
+        return chain(self)
+
+
+def head(instance: int, machine: int, row: int, flags: int = 0) -> int:
+    """The first eight bytes of a record as one integer."""
+    return instance | (machine << 8 | row) << 32 | flags << 48
+
+
+def chain(block: Block) -> bytes:
+    """blake2b-16 over header (declaration, previous, index, tick, counts), births and records."""
+    return chain_digest(
+        (block.declaration, block.previous, block.index, block.tick), block.births, block.records
+    )
+
+
+def chain_digest(header: tuple[bytes, bytes, int, int], births: Sequence[Birth], records: bytes) -> bytes:
+    """The digest of a block that is not built yet; `header` is (declaration, previous, index, tick)."""
+    content = _HEADER.pack(*header, len(births), len(records))
+    if births:
+        content += b"".join(map(birth_bytes, births))
+    return blake2b(content + records, digest_size=DIGEST_BYTES).digest()
+
+
+def birth_bytes(birth: Birth) -> bytes:
+    """A birth as it is hashed: fixed fields, then each field of the key with its length before it."""
+    key = birth.key
+    fields: list[bytes | str | int]
+    if isinstance(key, HandleKey):
+        fields = [key.rid, key.attempt, key.namespace]
+    else:
+        fields = [key.namespace, key.last_key, key.first, key.last]
+    fixed = _BIRTH.pack(birth.number, birth.machine, birth.state, isinstance(key, SpanKey))
+    return fixed + b"".join(_sized(field) for field in fields)
+
+
+def _sized(value: bytes | str | int) -> bytes:
+    """A field of a key as bytes, its length (u32) before it."""
+    if isinstance(value, int):
+        value = value.to_bytes(8, "little", signed=True)
+    elif isinstance(value, str):
+        value = value.encode("utf-8", "surrogatepass")
+    return len(value).to_bytes(4, "little") + value
+
+
+def encode(block: Block) -> dict[str, Any]:
+    """A block as plain data for JSON: hashes and keys in hex, records in base64."""
+    return {
+        "index": block.index,
+        "tick": block.tick,
+        "declaration": block.declaration.hex(),
+        "previous": block.previous.hex(),
+        "births": [_encode_birth(birth) for birth in block.births],
+        "records": b64encode(block.records).decode(),
+        "digest": block.digest.hex(),
+    }
+
+
+def decode(data: dict[str, Any]) -> Block:
+    """The block that `encode` gave as `data`; KeyError, TypeError or ValueError for anything else."""
+    return Block(
+        index=data["index"],
+        tick=data["tick"],
+        declaration=bytes.fromhex(data["declaration"]),
+        previous=bytes.fromhex(data["previous"]),
+        births=tuple(_decode_birth(birth) for birth in data["births"]),
+        records=b64decode(data["records"], validate=True),
+        digest=bytes.fromhex(data["digest"]),
+    )
+
+
+def _encode_birth(birth: Birth) -> list[Any]:
+    key = birth.key
+    if isinstance(key, HandleKey):
+        named: dict[str, Any] = {"rid": key.rid, "attempt": key.attempt, "namespace": key.namespace.hex()}
+    else:
+        named = {
+            "namespace": key.namespace.hex(),
+            "last_key": key.last_key.hex(),
+            "first": key.first,
+            "last": key.last,
+        }
+    return [birth.number, birth.machine, birth.state, named]
+
+
+def _decode_birth(data: list[Any]) -> Birth:
+    number, machine, state, named = data
+    namespace = bytes.fromhex(named["namespace"])
+    key: BirthKey
+    if "rid" in named:
+        key = HandleKey(named["rid"], named["attempt"], namespace)
+    else:
+        key = SpanKey(namespace, bytes.fromhex(named["last_key"]), named["first"], named["last"])
+    return Birth(number, machine, state, key)
