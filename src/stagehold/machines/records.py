@@ -15,14 +15,20 @@ One record is 16 bytes, little-endian:
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import lru_cache
 from hashlib import blake2b
 from struct import Struct
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from stagehold.machines.declared import MACHINES, declaration_hash
+from stagehold.specs.declare import Books, MachineSpec, Row
+from stagehold.specs.outcomes import Loss
 
 RECORD = np.dtype([("instance", "<u4"), ("row", "<u2"), ("flags", "<u2"), ("detail", "<u8")])
 REFUSED_ROW = 0xFF
@@ -176,3 +182,133 @@ def _decode_birth(data: list[Any]) -> Birth:
     else:
         key = SpanKey(namespace, bytes.fromhex(named["last_key"]), named["first"], named["last"])
     return Birth(number, machine, state, key)
+
+
+class LogError(ValueError):
+    """A log that these declarations cannot have written; the message names block, instance and row."""
+
+
+class ForeignDeclarationError(LogError):
+    """Written by other declarations."""
+
+
+class IllegalRowError(LogError):
+    """A record that names no row, no event or no known instance, or a birth that cannot be."""
+
+
+class DiscontinuityError(LogError):
+    """A row taken from another state than the instance was in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Where one instance stands: its machine's name, its state, its counters by name."""
+
+    machine: str
+    state: IntEnum
+    counters: dict[str, int]
+
+
+@dataclass(slots=True)
+class Totals:
+    """Tokens that the rows booked since the start, losses by member of `Loss`, and how many events were refused."""
+
+    queried: int = 0
+    spliced: int = 0
+    losses: dict[Loss, int] = field(default_factory=lambda: dict.fromkeys(Loss, 0))
+    refused: int = 0
+
+    def book(self, books: Books, detail: int) -> None:
+        """Enter one record's detail; ValueError where its loss number is no member of `Loss`."""
+        low, high = detail & 0xFFFFFFFF, detail >> 32
+        if books is Books.QUERIED:
+            self.queried += low
+        elif books is Books.SPLICED:
+            self.spliced += low
+            self.losses[Loss.COVERED] += high
+        elif books is Books.LOSS:
+            self.losses[Loss(high)] += low
+
+    @property
+    def open(self) -> int:
+        """Tokens of claims that have not ended: queried, and neither spliced nor lost."""
+        return self.queried - self.spliced - sum(self.losses.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a log amounts to: every instance ever born, the token totals, the digest of the last block."""
+
+    instances: dict[int, Situation]
+    totals: Totals
+    digest: bytes
+
+
+@lru_cache(maxsize=64)
+def rows_of(spec: MachineSpec) -> tuple[Row, ...]:
+    """The rows of a machine by their number in a record."""
+    return tuple(spec.expanded())
+
+
+def replay(blocks: Iterable[Block], machines: tuple[MachineSpec, ...] = MACHINES) -> Replayed:
+    """Rebuild states, counters and totals from blocks alone, in order; LogError at the first thing not legal.
+
+    The chain is not looked at here: `Block.expected_digest` and `Block.previous` serve those who verify it.
+    """
+    instances: dict[int, Situation] = {}
+    totals = Totals()
+    digest = bytes(DIGEST_BYTES)
+    for block in blocks:
+        if block.declaration != declaration_hash(machines):
+            raise ForeignDeclarationError(
+                f"block {block.index} was written by declarations {block.declaration.hex()}, "
+                f"these are {declaration_hash(machines).hex()}"
+            )
+        for birth in block.births:
+            _enter(instances, birth, machines)
+        for record in block.table().tolist():
+            _apply(instances, totals, record, machines)
+        digest = block.digest
+    return Replayed(instances, totals, digest)
+
+
+def _enter(instances: dict[int, Situation], birth: Birth, machines: tuple[MachineSpec, ...]) -> None:
+    spec = machines[birth.machine] if birth.machine < len(machines) else None
+    if spec is None or birth.number in instances or birth.state not in (spec.initial, *spec.births):
+        raise IllegalRowError(
+            f"{birth} cannot be: unknown machine, number given before, or not a birth state"
+        )
+    counters = dict.fromkeys(spec.counters, 0)
+    instances[birth.number] = Situation(spec.name, type(spec.initial)(birth.state), counters)
+
+
+def _apply(
+    instances: dict[int, Situation],
+    totals: Totals,
+    record: tuple[int, int, int, int],
+    machines: tuple[MachineSpec, ...],
+) -> None:
+    number, word, flags, detail = record
+    machine, index = word >> 8, word & 0xFF
+    here = instances.get(number)
+    if here is None or machine >= len(machines) or machines[machine].name != here.machine:
+        raise IllegalRowError(
+            f"record {record}: instance {number} is not a born instance of machine {machine}"
+        )
+    if flags & REFUSED_FLAG:
+        totals.refused += 1
+        return
+    rows = rows_of(machines[machine])
+    if index >= len(rows):
+        raise IllegalRowError(f"record {record}: machine {here.machine!r} has no row {index}")
+    row = rows[index]
+    if row.source is not here.state:
+        raise DiscontinuityError(
+            f"record {record}: row {index} of machine {here.machine!r} leaves {row.source!r}, "
+            f"but instance {number} is in {here.state!r}"
+        )
+    counters = here.counters
+    if row.counts is not None:
+        counters[row.counts] += 1
+    instances[number] = Situation(here.machine, row.target, counters)
+    totals.book(row.books, detail)

@@ -1,0 +1,92 @@
+"""The one place that configures structlog: blocks, tick summaries, refusals and violations as JSON lines.
+
+Owns the file handle of a log. It configures a logger of its own and leaves structlog's global configuration alone,
+and it is called once a tick or on trouble, never for a transition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import orjson
+import structlog
+
+from stagehold.machines.declared import MACHINES
+from stagehold.machines.records import REFUSED_FLAG, Block, encode
+from stagehold.specs.declare import MachineSpec
+
+
+def _rendered(_logger: object, _method: str, event: dict[str, Any]) -> bytes:
+    """The last processor: one JSON object, keys in the order they were given."""
+    return orjson.dumps(event)
+
+
+def _logger(file: BinaryIO) -> Any:
+    """A bound logger on `file` alone: one processor, no filter by level, cached after its first use."""
+    return structlog.wrap_logger(
+        structlog.BytesLogger(file),
+        processors=[_rendered],
+        wrapper_class=structlog.BoundLogger,
+        context_class=dict,
+        cache_logger_on_first_use=True,
+    ).bind()
+
+
+class AuditLog:
+    """A log file of JSON lines, each with its `kind` in `event`: block, refusal, summary or violation.
+
+    It is a `Sink` of the journal (`Journal(sink=AuditLog(path).block)`). Nothing is buffered beyond the line being
+    written, so that a log ends with the last tick that was closed, whatever happened then.
+    """
+
+    def __init__(self, path: Path, machines: tuple[MachineSpec, ...] = MACHINES) -> None:
+        self.path = path
+        self._machines = machines
+        self._file = path.open("wb")
+        self._log = _logger(self._file)
+
+    def block(self, block: Block) -> None:
+        """Write a closed block, and a line for each refusal in it."""
+        self._log.info("block", **encode(block))
+        if block.records:
+            for instance, row, flags, detail in block.table().tolist():
+                if flags & REFUSED_FLAG:
+                    self._refusal(block.tick, instance, self._machines[row >> 8], detail)
+
+    def summary(self, tick: int, **figures: Any) -> None:
+        """Write what a tick amounted to: any figures that JSON can hold."""
+        self._log.info("summary", tick=tick, **figures)
+
+    def violation(self, tick: int, what: str, **facts: Any) -> None:
+        """Write a broken invariant; raising is the caller's business."""
+        self._log.error("violation", tick=tick, what=what, **facts)
+
+    def close(self) -> None:
+        """Close the file. Idempotent; writing afterwards raises ValueError."""
+        self._file.close()
+
+    def _refusal(self, tick: int, instance: int, spec: MachineSpec, detail: int) -> None:
+        state = type(spec.initial)(detail >> 8).name
+        event = spec.events()[detail & 0xFF]
+        self._log.warning(
+            "refusal", tick=tick, instance=instance, machine=spec.name, state=state, refused=event
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def block_writer(
+    path: Path, machines: tuple[MachineSpec, ...] = MACHINES
+) -> tuple[Callable[[Block], None], AuditLog]:
+    """A sink for a journal and the log behind it, which the caller closes."""
+    log = AuditLog(path, machines)
+    return log.block, log
