@@ -13,13 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from stagehold.lab.traces import BLOCK_TOKENS, TraceRequest
+from stagehold.serving.words import scramble
 
 Tokens = npt.NDArray[np.uint32]
 
 VOCABULARY = 128_000
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +71,6 @@ class _BlockTokens(dict[int, Tokens]):
         words = self._positions + (np.uint64(block) << np.uint64(10))
         tokens = self[block] = (scramble(words) % np.uint64(VOCABULARY)).astype(np.uint32)
         return tokens
-
-
-def scramble(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """A fixed, well spread bijection of 64-bit words (splitmix64's finaliser); equal on every machine."""
-    words = words * _GOLDEN + _GOLDEN
-    words = (words ^ (words >> np.uint64(30))) * _MIX_1
-    words = (words ^ (words >> np.uint64(27))) * _MIX_2
-    return words ^ (words >> np.uint64(31))
 
 
 class Unbounded:

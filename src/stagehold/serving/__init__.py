@@ -1,1 +1,1 @@
-"""The bundled scheduler and its runner of known bytes: an embedder like any other, never a part of the engine."""
+"""The bundled scheduler and its runner of known bytes: an embedder like any other, no part of the engine."""
