@@ -1,12 +1,12 @@
 """The one place that configures structlog: blocks, tick summaries, refusals and violations as JSON lines.
 
-Owns the file handle of a log. It configures a logger of its own and leaves structlog's global configuration alone,
-and it is called once a tick or on trouble, never for a transition.
+Owns the file handle of a log. It configures a logger of its own and leaves structlog's global configuration
+alone, and it is called once a tick or on trouble, never for a transition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import MutableMapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -19,9 +19,9 @@ from stagehold.machines.records import REFUSED_FLAG, Block, encode
 from stagehold.specs.declare import MachineSpec
 
 
-def _rendered(_logger: object, _method: str, event: dict[str, Any]) -> bytes:
-    """The last processor: one JSON object, keys in the order they were given."""
-    return orjson.dumps(event)
+def _rendered(_logger: object, _method: str, event: MutableMapping[str, Any]) -> bytes:
+    """The last processor: one JSON object, the name of the event first, then the facts as they were given."""
+    return orjson.dumps({"event": event.pop("event"), **event})
 
 
 def _logger(file: BinaryIO) -> Any:
@@ -36,10 +36,10 @@ def _logger(file: BinaryIO) -> Any:
 
 
 class AuditLog:
-    """A log file of JSON lines, each with its `kind` in `event`: block, refusal, summary or violation.
+    """A log file of JSON lines, each named by `event`: block, refusal, summary or violation.
 
-    It is a `Sink` of the journal (`Journal(sink=AuditLog(path).block)`). Nothing is buffered beyond the line being
-    written, so that a log ends with the last tick that was closed, whatever happened then.
+    Its `block` is a sink for the journal: `Journal(sink=log.block)`. Each line is flushed, so that a log ends
+    with the last tick that was closed, whatever happened then.
     """
 
     def __init__(self, path: Path, machines: tuple[MachineSpec, ...] = MACHINES) -> None:
@@ -71,9 +71,8 @@ class AuditLog:
     def _refusal(self, tick: int, instance: int, spec: MachineSpec, detail: int) -> None:
         state = type(spec.initial)(detail >> 8).name
         event = spec.events()[detail & 0xFF]
-        self._log.warning(
-            "refusal", tick=tick, instance=instance, machine=spec.name, state=state, refused=event
-        )
+        facts = {"instance": instance, "machine": spec.name, "state": state, "refused": event}
+        self._log.warning("refusal", tick=tick, **facts)
 
     def __enter__(self) -> Self:
         return self
@@ -82,11 +81,3 @@ class AuditLog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def block_writer(
-    path: Path, machines: tuple[MachineSpec, ...] = MACHINES
-) -> tuple[Callable[[Block], None], AuditLog]:
-    """A sink for a journal and the log behind it, which the caller closes."""
-    log = AuditLog(path, machines)
-    return log.block, log

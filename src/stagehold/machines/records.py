@@ -185,7 +185,7 @@ def _decode_birth(data: list[Any]) -> Birth:
 
 
 class LogError(ValueError):
-    """A log that these declarations cannot have written; the message names block, instance and row."""
+    """A log that these declarations cannot have written; the message names the block or the record."""
 
 
 class ForeignDeclarationError(LogError):
@@ -211,7 +211,7 @@ class Situation:
 
 @dataclass(slots=True)
 class Totals:
-    """Tokens that the rows booked since the start, losses by member of `Loss`, and how many events were refused."""
+    """Tokens that the rows booked since the start, losses by their end, and how many events were refused."""
 
     queried: int = 0
     spliced: int = 0
@@ -292,9 +292,7 @@ def _apply(
     machine, index = word >> 8, word & 0xFF
     here = instances.get(number)
     if here is None or machine >= len(machines) or machines[machine].name != here.machine:
-        raise IllegalRowError(
-            f"record {record}: instance {number} is not a born instance of machine {machine}"
-        )
+        raise IllegalRowError(f"record {record}: instance {number} of machine {machine} was never born")
     if flags & REFUSED_FLAG:
         totals.refused += 1
         return
