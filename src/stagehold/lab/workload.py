@@ -1,0 +1,51 @@
+"""The requests of one replay and the sizes that follow from them, before any engine exists.
+
+It owns the arithmetic of the pools: working set, device pool, staging, largest request. It starts nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from stagehold.lab.expand import ReplayRequest, Scale, Unbounded, expand
+from stagehold.lab.traces import TraceError, read_mooncake
+
+POOL_SHARE = 4  # the device pool holds at most one part in four of the working set
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Requests in arrival order; `ideal_hits[i]` is what a cache that never forgets would hit, in tokens."""
+
+    requests: tuple[ReplayRequest, ...]
+    ideal_hits: tuple[int, ...]
+    page_size: int
+    working_set_pages: int
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Prompt tokens of all requests."""
+        return sum(len(request.tokens) for request in self.requests)
+
+    @property
+    def largest_request_tokens(self) -> int:
+        """Prompt and answer of the largest request."""
+        return max(len(request.tokens) + request.output_tokens for request in self.requests)
+
+    @property
+    def device_pages(self) -> int:
+        """A quarter of the working set, but room for the largest request and one page more, for a pin."""
+        least = -(-self.largest_request_tokens // self.page_size) + 1
+        return max(self.working_set_pages // POOL_SHARE, least)
+
+
+def load_workload(trace: Path, *, requests: int, scale: Scale, page_size: int) -> Workload:
+    """Read and expand the first `requests` requests of `trace`; `TraceError` if it has none or is malformed."""
+    chosen = tuple(islice(expand(read_mooncake(trace), scale), requests))
+    if not chosen:
+        raise TraceError(trace, 0, "at least one request", "none")
+    bound = Unbounded(page_size)
+    ideal = tuple(bound.hit(request.tokens) for request in chosen)
+    return Workload(chosen, ideal, page_size, bound.pages)
