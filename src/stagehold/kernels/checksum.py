@@ -1,6 +1,6 @@
-"""The page checksum: xxh3_128 over a prefix and a body, without copying either.
+"""Fast hashes of bytes in memory: the page checksum, and spreading names over shards.
 
-It detects damage and mix-ups. It is not collision resistant and is never used for keys.
+xxh3 detects damage and mix-ups. It is not collision resistant and is never used for keys.
 """
 
 from __future__ import annotations
@@ -15,3 +15,8 @@ def checksum(prefix: bytes | bytearray | memoryview, body: bytes | bytearray | m
     state = xxhash.xxh3_128(prefix)
     state.update(body)
     return state.digest()
+
+
+def spread(name: bytes) -> int:
+    """Return 64 evenly spread bits for `name`, the same in every process and on every machine."""
+    return xxhash.xxh3_64_intdigest(name)

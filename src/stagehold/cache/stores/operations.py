@@ -7,7 +7,7 @@ no byte.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
@@ -24,7 +24,11 @@ class Kind(IntEnum):
 
 @dataclass(slots=True)
 class Operation:
-    """Keys in order, the verdicts given so far, and how many leading ones are good."""
+    """Keys in order, the verdicts given so far, and how many leading ones are good.
+
+    While `busy`, somebody may still touch the buffers, and the operation is not done whatever its verdicts
+    say.
+    """
 
     ticket: int
     kind: Kind
@@ -33,15 +37,21 @@ class Operation:
     verdicts: list[Verdict] = field(default_factory=list)
     good: int = 0
     reported_good: int = 0
+    busy: bool = False
 
     @property
-    def done(self) -> bool:
+    def answered(self) -> bool:
         """Whether every key has its verdict."""
         return len(self.verdicts) == len(self.keys)
 
+    @property
+    def done(self) -> bool:
+        """Whether every key has its verdict and the buffers are the caller's again."""
+        return self.answered and not self.busy
+
     def answer(self, verdict: Verdict) -> None:
         """Give the next key its verdict; a get ends at its first key that is not a hit."""
-        assert not self.done, f"ticket {self.ticket}: a verdict more than there are keys"
+        assert not self.answered, f"ticket {self.ticket}: a verdict more than there are keys"
         leading = self.good == len(self.verdicts)
         self.verdicts.append(verdict)
         if leading and verdict in (Verdict.HIT, Verdict.STORED):
@@ -62,10 +72,10 @@ class Operation:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Operation:
         """Copy the books and share the buffers: bytes of the caller are not the operation's to copy."""
-        verdicts = list(self.verdicts)
-        return Operation(
-            self.ticket, self.kind, self.keys, self.buffers, verdicts, self.good, self.reported_good
-        )
+        assert not self.busy, f"ticket {self.ticket} is in the hands of a thread and cannot be copied"
+        copied = replace(self, verdicts=list(self.verdicts))
+        memo[id(self)] = copied
+        return copied
 
 
 def operation(ticket: int, kind: Kind, keys: Sequence[bytes], buffers: Sequence[Buffer] = ()) -> Operation:

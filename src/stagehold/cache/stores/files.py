@@ -1,0 +1,230 @@
+"""The file store: one file for each page, the embedded default.
+
+A page is written under a temporary name, checked for length and renamed, without a sync: what a crash leaves
+behind is told by the checksum and is a miss. Any number of processes may share a directory. Capacity and
+free-space floor hold for all of them together; the least recently used pages go first. It never maps a file
+into memory.
+"""
+# ruff: noqa: PTH108, PTH116 - plain calls on strings, since this is the path of every page
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from stagehold.cache.stores.folder import Folder, PageFile, disk_bytes
+from stagehold.cache.stores.ledger import SizeLedger
+from stagehold.cache.stores.page import HEADER_BYTES, WHOLE, Layout, encode_header, verify_received
+from stagehold.cache.stores.protocol import Buffer, OnPage, Verdict
+
+EVICT_SHARE = 0.1
+"""Evicting a tenth of what is held at once makes one walk over the directory pay for many puts."""
+FLOOR_BYTES = 1 << 30
+FLOOR_SHARE = 0.05
+"""The default free-space floor: one GiB, or a twentieth of a disk smaller than 20 GiB."""
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def default_floor(root: Path) -> int:
+    """Return how many bytes of the disk under `root` a store leaves free unless told otherwise."""
+    disk = os.statvfs(root)
+    return min(FLOOR_BYTES, int(FLOOR_SHARE * disk.f_blocks * disk.f_frsize))
+
+
+class FileStore:
+    """A `BlockingStore` over a directory, which is made if missing.
+
+    `capacity_bytes` counts whole disk blocks over all processes (None: only the floor limits);
+    `floor_bytes` is the free space to leave on the disk (None: `default_floor`). A damaged file is removed
+    when it is found, and counted in `alarms` by its verdict.
+    """
+
+    name = "file"
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        capacity_bytes: int | None = None,
+        floor_bytes: int | None = None,
+        layout: Layout = WHOLE,
+    ) -> None:
+        if capacity_bytes is not None and capacity_bytes <= 0:
+            raise ValueError(f"capacity of {capacity_bytes} bytes: expected a positive number")
+        self.alarms: Counter[Verdict] = Counter()
+        self.evicted_pages = 0
+        self._folder = Folder(Path(root).absolute())
+        self._ledger = SizeLedger(self._folder.ledger)
+        self._capacity_bytes = capacity_bytes
+        self._floor_bytes = default_floor(self._folder.root) if floor_bytes is None else floor_bytes
+        self._layout = layout
+        self._stamp_lock = threading.Lock()
+        self._last_stamp = 0
+        with self._ledger.locked() as books:
+            self._fit(books, 0)
+
+    @property
+    def used_bytes(self) -> int:
+        """What all processes together have written or reserved, as the ledger has it now."""
+        with self._ledger.locked() as books:
+            return books.used_bytes
+
+    def files(self) -> list[PageFile]:
+        """Return all page files, least recently used first."""
+        return sorted(self._folder.walk())
+
+    def exists(self, keys: Sequence[bytes], on_page: OnPage) -> None:
+        """See `BlockingStore.exists`. One `stat` each: the directory is the index of all processes."""
+        for index, key in enumerate(keys):
+            present = _length(self._folder.page(key)) >= HEADER_BYTES
+            if not on_page(index, Verdict.HIT if present else Verdict.MISS):
+                return
+
+    def get_into(self, keys: Sequence[bytes], buffers: Sequence[Buffer], on_page: OnPage) -> None:
+        """See `BlockingStore.get_into`; bytes go from the page cache straight into the buffers."""
+        header = bytearray(HEADER_BYTES)
+        for index, key in enumerate(keys):
+            if not on_page(index, self._read(key, header, buffers[index])):
+                return
+
+    def put(self, keys: Sequence[bytes], buffers: Sequence[Buffer], on_page: OnPage) -> None:
+        """See `BlockingStore.put`. A page that is there in full length is kept as it is."""
+        for index, key in enumerate(keys):
+            if not on_page(index, self._write(key, buffers[index])):
+                return
+
+    def close(self) -> None:
+        """See `BlockingStore.close`."""
+        self._ledger.close()
+
+    def _read(self, name: bytes, header: bytearray, out: Buffer) -> Verdict:
+        path = self._folder.page(name)
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return Verdict.MISS
+        try:
+            received = os.preadv(descriptor, [header, out], 0)
+            verdict = verify_received(header, out, name, received, self._layout)
+            if verdict is Verdict.HIT:
+                self._touch(descriptor)
+                return verdict
+        finally:
+            os.close(descriptor)
+        self.alarms[verdict] += 1
+        self._discard(path)
+        return verdict
+
+    def _write(self, name: bytes, body: Buffer) -> Verdict:
+        path, length = self._folder.page(name), HEADER_BYTES + len(body)
+        held = _length(path)
+        if held == length:
+            self._touch(path)
+            return Verdict.STORED
+        if held >= 0:
+            self._discard(path)
+        header = encode_header(name, body, self._layout)
+        reserved = self._reserve(length)
+        if reserved is None:
+            return Verdict.REFUSED
+        temp, descriptor = reserved
+        try:
+            written = os.pwritev(descriptor, [header, body], 0)
+            if written == length:  # a full disk shortens a vectored write without an error
+                self._touch(descriptor)
+                self._folder.publish(temp, path)
+                return Verdict.STORED
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+        finally:
+            os.close(descriptor)
+            self._withdraw(temp, length)
+        return Verdict.REFUSED
+
+    def _reserve(self, length: int) -> tuple[str, int] | None:
+        """Book the bytes and open the temporary file in one locked step; None where there is no room."""
+        with self._ledger.locked() as books:
+            if not self._has_room(books, disk_bytes(length)) and not self._fit(books, disk_bytes(length)):
+                return None
+            temp = self._folder.new_temp(length)
+            try:
+                descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            except OSError as error:
+                if error.errno not in _FULL:
+                    raise
+                return None
+            books.used_bytes += disk_bytes(length)
+            return temp, descriptor
+
+    def _withdraw(self, temp: str, length: int) -> None:
+        """Give the reservation back if the temporary file is still there, that is, was not published."""
+        try:
+            os.unlink(temp)
+        except FileNotFoundError:
+            return
+        self._ledger.add(-disk_bytes(length))
+
+    def _has_room(self, books: SizeLedger, size: int) -> bool:
+        within = self._capacity_bytes is None or books.used_bytes + size <= self._capacity_bytes
+        return within and self._missing_bytes(size) <= 0
+
+    def _missing_bytes(self, size: int) -> int:
+        """How far a page of `size` would push the disk under its floor."""
+        disk = os.statvfs(self._folder.root)
+        return self._floor_bytes + size - disk.f_bavail * disk.f_frsize
+
+    def _fit(self, books: SizeLedger, size: int) -> bool:
+        """Count anew and evict until `size` fits, and a share more; False where it cannot."""
+        books.used_bytes = self._folder.sweep()
+        files = self.files()
+        books.used_bytes += sum(found.size_bytes for found in files)
+        if self._has_room(books, size):
+            return True
+        if self._capacity_bytes is not None and size > self._capacity_bytes:
+            return False
+        target = max(0, books.used_bytes - max(0, self._missing_bytes(size)))
+        if self._capacity_bytes is not None:
+            target = min(target, self._capacity_bytes - size)
+        self._evict(books, files, target - int(EVICT_SHARE * target))
+        return self._has_room(books, size)
+
+    def _evict(self, books: SizeLedger, files: list[PageFile], target: int) -> None:
+        """Unlink, least recently used first; a reader that has the file open keeps its bytes."""
+        for found in files:
+            if books.used_bytes <= target:
+                return
+            Path(found.path).unlink(missing_ok=True)
+            books.used_bytes -= found.size_bytes
+            self.evicted_pages += 1
+
+    def _discard(self, path: str) -> None:
+        """Remove a damaged file; a good one put in its place meanwhile is merely lost, and a miss."""
+        length = _length(path)
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+        self._ledger.add(-disk_bytes(max(0, length)))
+
+    def _touch(self, file: str | int) -> None:
+        """Renew a page. The stamps of one process strictly ascend: it evicts in the order of use."""
+        with self._stamp_lock:
+            self._last_stamp = stamp = max(self._last_stamp + 1, time.time_ns())
+        try:
+            os.utime(file, ns=(stamp, stamp))
+        except (FileNotFoundError, PermissionError):
+            return  # evicted meanwhile, or owned by another user: it keeps its old stamp
+
+
+def _length(path: str) -> int:
+    """Return the length of a file, -1 where there is none."""
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return -1
