@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import Any
 
 from stagehold.specs.attachment import ATTACHMENT
-from stagehold.specs.declare import MachineSpec
+from stagehold.specs.declare import MachineSpec, Row
 from stagehold.specs.hold import HOLD
 from stagehold.specs.request import REQUEST
 from stagehold.specs.residency import RESIDENCY
@@ -22,6 +22,12 @@ from stagehold.specs.write import WRITE
 
 MACHINES: tuple[MachineSpec, ...] = (REQUEST, HOLD, WRITE, STORE, ATTACHMENT, RESIDENCY, TICK)
 """The seven machines; the position is the machine index of records and births."""
+
+
+@lru_cache(maxsize=64)
+def rows_of(spec: MachineSpec) -> tuple[Row, ...]:
+    """The rows of a machine, those from `ANY` written out; the position is the row's number in a record."""
+    return tuple(spec.expanded())
 
 
 def canonical(spec: MachineSpec) -> dict[str, Any]:

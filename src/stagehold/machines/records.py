@@ -18,7 +18,6 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import lru_cache
 from hashlib import blake2b
 from struct import Struct
 from typing import Any
@@ -26,8 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stagehold.machines.declared import MACHINES, declaration_hash
-from stagehold.specs.declare import Books, MachineSpec, Row
+from stagehold.machines.declared import MACHINES, declaration_hash, rows_of
+from stagehold.specs.declare import Books, MachineSpec
 from stagehold.specs.outcomes import Loss
 
 RECORD = np.dtype([("instance", "<u4"), ("row", "<u2"), ("flags", "<u2"), ("detail", "<u8")])
@@ -242,12 +241,6 @@ class Replayed:
     instances: dict[int, Situation]
     totals: Totals
     digest: bytes
-
-
-@lru_cache(maxsize=64)
-def rows_of(spec: MachineSpec) -> tuple[Row, ...]:
-    """The rows of a machine by their number in a record."""
-    return tuple(spec.expanded())
 
 
 def replay(blocks: Iterable[Block], machines: tuple[MachineSpec, ...] = MACHINES) -> Replayed:
