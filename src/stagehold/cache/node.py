@@ -1,0 +1,73 @@
+"""What the live tree is made of: nodes, their cells per component, and the rings that order them.
+
+Owns layout and links. Knows no component, no key scheme and no policy. `NIL` stands for "no node", so that
+links need no test for None. A node is referenced by the index, by its children and by rings that are cut
+when it is removed; so a removed node is in no reference cycle and goes at once, without the garbage
+collector.
+"""
+
+from __future__ import annotations
+
+
+class Cell:
+    """What one component keeps at one node: its slots (empty: tombstone), its locks, its place in a ring."""
+
+    __slots__ = ("locks", "newer", "older", "slots")
+
+    def __init__(self) -> None:
+        self.slots: tuple[int, ...] = ()
+        self.locks = 0
+        self.older: Node = NIL
+        self.newer: Node = NIL
+
+
+class Node:
+    """A run of pages [start, end) with one history.
+
+    `keys` are the index entries that name this node; `tokens` the raw tokens where keys cover blocks of
+    several pages, else empty; `slots` one slot per page; `children` how many nodes continue this one;
+    `held` its own holds and the children with holds; `pinheld` the same for pins alone; `stamp` its last
+    use.
+    """
+
+    __slots__ = (
+        "cells", "children", "end", "held", "keys", "newer", "older", "parent", "pinheld", "slots", "stamp",
+        "start", "tokens",
+    )  # fmt: skip
+
+    def __init__(self, parent: Node | None, start: int, end: int) -> None:
+        self.parent: Node = self if parent is None else parent
+        self.start = start
+        self.end = end
+        self.keys: tuple[bytes, ...] = ()
+        self.tokens = b""
+        self.slots: tuple[int, ...] = ()
+        self.cells: tuple[Cell, ...] = ()
+        self.children = 0
+        self.held = 0
+        self.pinheld = 0
+        self.stamp = 0
+        self.older: Node = self if parent is None else NIL
+        self.newer: Node = self if parent is None else NIL
+
+
+NIL = Node(None, 0, 0)
+"""No node: what a link holds that leads nowhere, and the match of a namespace that was never seen."""
+
+
+def new_root() -> Node:
+    """Return a node of no pages, its own parent, in no ring."""
+    root = Node(NIL, 0, 0)
+    root.parent = root
+    root.held = root.pinheld = 1  # for ever: no climb goes past a root, and no victim is one
+    return root
+
+
+def new_ring(n_cells: int = 0) -> Node:
+    """Return the head of an empty ring; its `newer` is the oldest member and its `older` the newest."""
+    head = Node(NIL, 0, 0)
+    head.older = head.newer = head
+    head.cells = tuple(Cell() for _ in range(n_cells))
+    for cell in head.cells:
+        cell.older = cell.newer = head
+    return head

@@ -1,0 +1,205 @@
+"""The structure of the live tree: how nodes are made, divided, shortened and removed.
+
+Owns every change of structure and the totals that go with it; each change keeps the resident set
+prefix-closed, gives each component its part, and leaves the books right. Decides nothing: who calls it has
+checked that it may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from stagehold.cache.components.base import Component, Span
+from stagehold.cache.components.full import FULL
+from stagehold.cache.errors import CacheRefused, SpanRefused
+from stagehold.cache.events import Change, ChangeEvent, Reason, Tier
+from stagehold.cache.holds import Holds, split_holds
+from stagehold.cache.keys import Chain, block_pages
+from stagehold.cache.match import Index
+from stagehold.cache.node import Cell, Node, new_root
+from stagehold.cache.pools import Pool
+from stagehold.cache.recency import EvictionOrder, LeafLRU
+
+
+class Spine:
+    """Nodes, index, books and components of one tree. The pools go by component name."""
+
+    def __init__(
+        self,
+        page_size: int,
+        pools: Mapping[str, Pool],
+        *,
+        components: Sequence[Component] = (),
+        order: EvictionOrder | None = None,
+        events: bool = False,
+    ) -> None:
+        names = [FULL, *(part.name for part in components)]
+        if sorted(pools) != sorted(names):
+            raise CacheRefused(f"tree: components {sorted(names)} need a pool each, got {sorted(pools)}")
+        self.page_size = page_size
+        self.pools = dict(pools)
+        self.pool = pools[FULL]
+        self.order: EvictionOrder = LeafLRU() if order is None else order
+        self.index = Index(page_size, block_pages(page_size))
+        self.holds = Holds(self.order)
+        self.parts = tuple(components)
+        for at, part in enumerate(self.parts):
+            part.bind(at, pools[part.name], self)
+        # One that may reject in one look goes before one that walks a window.
+        self.gates = tuple(
+            sorted((part for part in self.parts if part.gates), key=lambda part: part.per_page)
+        )
+        self.log: list[ChangeEvent] | None = [] if events else None
+        self.nodes = 0
+        self.total = 0
+
+    def part(self, component: str) -> Component:
+        """Return the component of this name, other than the one that carries the tree."""
+        for part in self.parts:
+            if part.name == component:
+                return part
+        raise CacheRefused(
+            f"tree: no component {component!r} beside {FULL!r}; there are {sorted(self.pools)}"
+        )
+
+    # -- places --------------------------------------------------------------------------------------------
+
+    def limit(self, chain: Chain, limit: int | None) -> int:
+        """Return the pages to look at; refuses a chain of another page size."""
+        if chain.page_size != self.page_size:
+            raise SpanRefused(f"chain of page size {chain.page_size} on a tree of page size {self.page_size}")
+        return chain.n_pages if limit is None or limit > chain.n_pages else limit
+
+    def covering(self, chain: Chain, start: int, end: int) -> Node:
+        """Return the node that holds page end - 1; refuses a span that is not live."""
+        node, live = self.index.locate(chain, self.limit(chain, end))
+        if not 0 <= start <= end or live != end:
+            raise SpanRefused(
+                f"pages {start} to {end}: the chain has {chain.n_pages} pages and {live} of them live"
+            )
+        return node
+
+    def boundary(self, chain: Chain, pages: int) -> Node:
+        """Return the node that ends at `pages`, made by a split if need be; refuses what is not live."""
+        node, live = self.index.locate(chain, self.limit(chain, pages))
+        if live != pages:
+            raise SpanRefused(
+                f"prefix of {pages} pages: the chain has {chain.n_pages} and {live} of them live"
+            )
+        return node if node.end == pages else self.split(node, pages, chain)
+
+    def root(self, chain: Chain) -> Node:
+        """Return the root of the chain's namespace, made if need be. It goes with its last child."""
+        root = self.index.roots.get(chain.root_key)
+        if root is None:
+            root = self.index.roots[chain.root_key] = new_root()
+            root.keys = (chain.root_key,)
+        return root
+
+    # -- changes -------------------------------------------------------------------------------------------
+
+    def split(self, lower: Node, at: int, chain: Chain) -> Node:
+        """Cut a node of the chain in two at page `at` and return the upper half.
+
+        The lower half keeps the object: handles, holds, checkpoints and places in the orders stay right.
+        """
+        upper = Node(lower.parent, lower.start, at)
+        size = at - lower.start
+        upper.slots, lower.slots = lower.slots[:size], lower.slots[size:]
+        split_holds(upper, lower)
+        lower.parent, lower.start = upper, at
+        self.index.divide(upper, lower, chain)
+        upper.cells = tuple([Cell() for _ in self.parts])
+        for part in self.parts:
+            part.split(upper, lower)
+        self.nodes += 1
+        return upper
+
+    def grow(self, parent: Node, chain: Chain, end: int, slots: tuple[int, ...]) -> Node:
+        """Add a leaf [parent.end, end) of the chain, in use just now; its components are still to be born."""
+        start = parent.end
+        node = Node(parent, start, end)
+        node.slots = slots
+        node.cells = tuple([Cell() for _ in self.parts])
+        if not parent.children:
+            self.order.covered(parent)
+        parent.children += 1
+        self.index.publish(node, chain)
+        self.nodes += 1
+        self.total += end - start
+        self.holds.evictable += end - start
+        self.order.used(node)
+        if self.log is not None:
+            self.record(Change.STORED, Reason.INSERTED, Span(start, end), node.keys)
+        return node
+
+    def trim(self, leaf: Node, pages: int) -> None:
+        """Free the last `pages` pages of a longer leaf without holds, and a checkpoint at its end."""
+        end = leaf.end - pages
+        keep = end - leaf.start
+        for part in self.parts:
+            part.trimmed(leaf, keep)
+        gone, leaf.slots = leaf.slots[keep:], leaf.slots[:keep]
+        old_end = leaf.end
+        keys = self.index.shorten(leaf, end)
+        self.total -= pages
+        self.holds.evictable -= pages
+        if self.log is not None:
+            self.record(Change.REMOVED, Reason.EVICTED, Span(end, old_end), keys)
+        self.pool.free(gone)
+
+    def delete_leaf(self, leaf: Node, reason: Reason = Reason.EVICTED) -> None:
+        """Remove a leaf without holds, with all that any component keeps there."""
+        assert leaf.held == leaf.children == 0, f"pages {leaf.start} to {leaf.end} are held or go on"
+        self.index.withdraw(leaf)
+        for part in self.parts:
+            part.gone(leaf)
+        parent, size = leaf.parent, leaf.end - leaf.start
+        self.nodes -= 1
+        self.total -= size
+        self.holds.evictable -= size
+        self.order.removed(leaf, parent)
+        parent.children -= 1
+        if not parent.children:
+            self._bereaved(parent)
+        if self.log is not None:
+            self.record(Change.REMOVED, reason, Span(leaf.start, leaf.end), leaf.keys)
+        self.pool.free(leaf.slots)
+
+    def _bereaved(self, parent: Node) -> None:
+        if parent.parent is parent:
+            del self.index.roots[parent.keys[0]]
+        elif not parent.held:
+            self.order.offer(parent)
+
+    # -- records -------------------------------------------------------------------------------------------
+
+    def record(
+        self, change: Change, reason: Reason, span: Span, keys: tuple[bytes, ...], component: str = FULL
+    ) -> None:
+        """Append a change event; only called where somebody asked for events."""
+        assert self.log is not None
+        self.log.append(ChangeEvent(change, Tier.DEVICE, reason, component, span.start, span.end, keys))
+
+    def bared(self, component: str, node: Node) -> None:
+        """Note that a component's slots at a node are about to go while the node stays."""
+        if self.log is not None:
+            self.record(Change.REMOVED, Reason.EVICTED, Span(node.start, node.end), (), component)
+
+    def filled(self, component: str, node: Node) -> None:
+        """Note that a component's slots have come to a node that had none."""
+        if self.log is not None:
+            self.record(Change.STORED, Reason.ATTACHED, Span(node.start, node.end), (), component)
+
+
+def slots_between(node: Node, start: int, end: int) -> list[int]:
+    """Slots of pages [start, end) of the path to `node`, which holds page end - 1."""
+    parts = []
+    while node.end > start:
+        parts.append(node.slots)
+        top = node.start
+        node = node.parent
+    found: list[int] = []
+    for slots in reversed(parts):
+        found += slots
+    return found[start - top : end - top] if parts else found

@@ -1,0 +1,292 @@
+"""The live tree: which prefixes the device pools hold now, who protects them, and what goes first.
+
+The face of the wing for the lifecycle. What `insert` takes belongs to the tree until it is evicted or
+flushed back into its pool. Never allocates a slot, never moves a byte, reads no clock. Queries said to be
+read-only touch no recency and split nothing. Positions are pages from the root of a chain; a prefix is
+named by chain and length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from stagehold.cache.components.base import Cut, Span, nodes_between
+from stagehold.cache.components.full import FULL
+from stagehold.cache.errors import FlushRefused, InvariantBroken, ReceiptRefused
+from stagehold.cache.events import ChangeEvent, Reason
+from stagehold.cache.holds import EMPTY, Hold, Receipt, uncharged, unprotected
+from stagehold.cache.insert import Inserted, Offer, Slots, insert
+from stagehold.cache.keys import Chain
+from stagehold.cache.node import Node
+from stagehold.cache.spine import Spine, slots_between
+
+
+@dataclass(frozen=True, slots=True)
+class TreeStats:
+    """Sizes of a tree: nodes, and pages of the component that carries it."""
+
+    nodes: int
+    namespaces: int
+    total: int
+    evictable: int
+    pinned: int
+    holds: int
+
+
+class Tree(Spine):
+    """One prefix tree over the pools of its components. `checked` audits itself after every change."""
+
+    # -- questions, all read-only --------------------------------------------------------------------------
+
+    @property
+    def evictable(self) -> int:
+        """Pages that no hold protects."""
+        return self.holds.evictable
+
+    @property
+    def pinned(self) -> int:
+        """Pages under at least one pin."""
+        return self.holds.pinned
+
+    def full_match(self, chain: Chain, limit: int | None = None) -> int:
+        """Live pages of the chain, at most `limit`."""
+        return self.index.locate(chain, self.limit(chain, limit))[1]
+
+    def joint_match(self, chain: Chain, limit: int | None = None) -> int:
+        """Pages of the longest live prefix, at most `limit`, that every gating component can go on from."""
+        node, at = self.index.locate(chain, self.limit(chain, limit))
+        return self._retreat(node, at)[1] if self.gates else at
+
+    def _retreat(self, node: Node, at: int) -> tuple[Node, int]:
+        while at:
+            before = at
+            for gate in self.gates:
+                node, at = gate.retreat(node, at)
+            if at == before:
+                break
+        return node, at
+
+    def slots(self, chain: Chain, start: int, end: int, component: str = FULL) -> list[int]:
+        """Slots of pages [start, end), live and without a hole; one per page, or one at `end`."""
+        node = self.covering(chain, start, end)
+        return (
+            slots_between(node, start, end)
+            if component == FULL
+            else self.part(component).slots(node, start, end)
+        )
+
+    def missing(self, chain: Chain, start: int, end: int, component: str = FULL) -> list[Span]:
+        """Spans of [start, end) that the component does not have: merged, half-open, in page order.
+
+        Tombstones inside the live prefix and everything behind it; a checkpoint is asked for at `end` alone.
+        """
+        node, live = self.index.locate(chain, self.limit(chain, end))
+        if component == FULL:
+            return [Span(max(live, start), end)] if max(live, start) < end else []
+        return self.part(component).missing(node, live, Span(start, end))
+
+    def protect_cost(self, chain: Chain, pages: int) -> int:
+        """Pages that would leave `evictable` if this live prefix were held now."""
+        return unprotected(self.covering(chain, 0, pages), pages) if pages else 0
+
+    def pin_cost(self, chain: Chain, pages: int) -> int:
+        """Pages that would be newly charged if this live prefix were pinned now."""
+        return uncharged(self.covering(chain, 0, pages), pages) if pages else 0
+
+    def evictable_slots(self, component: str = FULL) -> int:
+        """Slots of the component that `evict` could free now."""
+        return self.holds.evictable if component == FULL else self.part(component).evictable
+
+    def stats(self) -> TreeStats:
+        """Return the sizes now."""
+        return TreeStats(
+            nodes=self.nodes,
+            namespaces=len(self.index.roots),
+            total=self.total,
+            evictable=self.holds.evictable,
+            pinned=self.holds.pinned,
+            holds=len(self.holds.holders),
+        )
+
+    # -- use -----------------------------------------------------------------------------------------------
+
+    def match(self, chain: Chain, limit: int | None = None) -> int:
+        """Joint match that counts as a use: the match becomes a node boundary and the newest of its kind."""
+        node, at = self.index.locate(chain, self.limit(chain, limit))
+        if self.gates:
+            node, at = self._retreat(node, at)
+        if at:
+            self._touch(node if node.end == at else self.split(node, at, chain))
+        return at
+
+    def touch(self, chain: Chain, pages: int) -> None:
+        """Count a use that ends at boundary `pages`, which must be live."""
+        if pages:
+            self._touch(self.boundary(chain, pages))
+
+    def _touch(self, node: Node) -> None:
+        self.order.used(node)
+        for part in self.parts:
+            part.touch(node)
+
+    # -- holds ---------------------------------------------------------------------------------------------
+
+    def lock(self, chain: Chain, pages: int) -> Receipt:
+        """Protect all components of a live prefix: FULL to the root, the others as far as a use reaches."""
+        if not pages:
+            return EMPTY[Hold.LOCK]
+        node = self.boundary(chain, pages)
+        receipt = self.holds.take(Hold.LOCK, node)
+        for part in self.parts:
+            part.lock(receipt.serial, node, part.reach(pages))
+        return receipt
+
+    def unlock(self, receipt: Receipt, *, forfeit: bool = False) -> None:
+        """Give a lock back.
+
+        One whose window was attached anew is dead and refused; with `forfeit` the window is given up and
+        the rest given back.
+        """
+        self._give(Hold.LOCK, receipt, forfeit=forfeit)
+
+    def pin(self, chain: Chain, pages: int) -> Receipt:
+        """Protect a live prefix as an anchor: no component but the one that carries the tree."""
+        return self.holds.take(Hold.PIN, self.boundary(chain, pages)) if pages else EMPTY[Hold.PIN]
+
+    def unpin(self, receipt: Receipt) -> None:
+        """Give a pin back."""
+        self._give(Hold.PIN, receipt)
+
+    def hold_span(self, chain: Chain, start: int, end: int) -> Receipt:
+        """Protect what a transfer reads or writes: all components over [start, end), and the path to it."""
+        if start == end:
+            return EMPTY[Hold.SPAN]
+        node = self.boundary(chain, end)
+        receipt = self.holds.take(Hold.SPAN, node)
+        for part in self.parts:
+            part.lock(receipt.serial, node, min(start, part.reach(end)))
+        return receipt
+
+    def release_span(self, receipt: Receipt, *, forfeit: bool = False) -> None:
+        """Give a span back; dead ones as for `unlock`."""
+        self._give(Hold.SPAN, receipt, forfeit=forfeit)
+
+    def _give(self, kind: Hold, receipt: Receipt, *, forfeit: bool = False) -> None:
+        if receipt.kind is not kind:
+            raise ReceiptRefused(f"{receipt}: it is a {receipt.kind.name}, not a {kind.name}")
+        if not receipt.serial:
+            return
+        if kind is not Hold.PIN and self.parts:
+            self.holds.holder(receipt)
+            for part in self.parts:
+                if part.dead and not forfeit:
+                    part.refuse_dead(receipt.serial)
+            for part in self.parts:
+                part.unlock(receipt.serial)
+        self.holds.give(receipt)
+
+    # -- changes -------------------------------------------------------------------------------------------
+
+    def insert(self, chain: Chain, start: int, end: int, slots: Slots) -> Inserted:
+        """Publish pages [start, end) of the chain behind its live prefix, all or nothing.
+
+        `slots` gives each component's slots, or FULL's alone. Slots of a component with one per page cover
+        the last pages of the span, as many as there are; what they leave out is born a tombstone. A
+        component with checkpoints brings at most one, for boundary `end`. Refuses a span that does not join
+        the live prefix.
+        """
+        given = slots if isinstance(slots, Mapping) else {FULL: slots}
+        return insert(self, Offer(chain, start, end, given))
+
+    def attach(
+        self, chain: Chain, end: int, spans: Sequence[Span], slots: Sequence[int], *, component: str
+    ) -> list[Cut]:
+        """Fill holes of a component so that boundary `end` becomes valid for it; returns the splits it made.
+
+        `spans` are holes as `missing` gives them. Refuses, with nothing changed, slots that do not fit, a
+        span over a live part, and holes left within reach of the boundary. Locks over a filled hole die.
+        """
+        part = self.part(component)
+        part.admit(self.covering(chain, 0, end), end, spans, slots)
+        before = self.nodes
+        cuts, used = [], 0
+        for span in spans:
+            for page in part.edges(span):
+                if page and self.boundary(chain, page) and self.nodes > before:
+                    before = self.nodes
+                    cuts.append(Cut(page))
+            for node in nodes_between(self.covering(chain, *span), span.start):
+                size = node.end - node.start if part.per_page else 1
+                part.fill(node, tuple(slots[used : used + size]))
+                used += size
+                if not part.per_page:
+                    break
+        return cuts
+
+    def evict(self, n: int, component: str = FULL) -> int:
+        """Free at least `n` slots of the component if its evictable ones allow; returns how many were freed.
+
+        A pass that frees nothing while the books say that it could raises InvariantBroken with the blockers.
+        """
+        freed = self._evict_pages(n) if component == FULL else self.part(component).evict(n)
+        if not freed and n > 0 and self.evictable_slots(component):
+            raise InvariantBroken(
+                f"evict {component}: nothing freed of {self.evictable_slots(component)}; {self._blockers()}"
+            )
+        return freed
+
+    def _evict_pages(self, n: int) -> int:
+        freed = 0
+        while freed < n:
+            node = self.order.victim()
+            if node is None:
+                break
+            size = node.end - node.start
+            if size > n - freed:
+                self.trim(node, n - freed)
+                return n
+            self.delete_leaf(node)
+            freed += size
+        return freed
+
+    def _blockers(self) -> str:
+        held = [f"{kind.name} {serial} at {node.end}" for serial, (kind, node) in self.holds.holders.items()]
+        return f"{self.nodes} nodes, {self.total} pages, held by {held or 'nobody'}, and no leaf is offered"
+
+    def remove(self, chain: Chain, start: int) -> int:
+        """Remove the chain's live pages from `start` on, as far as nothing goes on from them or holds them.
+
+        Returns how many pages went.
+        """
+        node, live = self.index.locate(chain, self.limit(chain, None))
+        gone = 0
+        if live < node.end:
+            return gone
+        while node.end > start and not (node.held or node.children):
+            parent, size = node.parent, node.end - node.start
+            if node.start < start:
+                size = node.end - start
+                self.trim(node, size)
+                return gone + size
+            self.delete_leaf(node, Reason.DELETED)
+            gone += size
+            node = parent
+        return gone
+
+    def flush(self) -> int:
+        """Remove everything; returns the pages freed. Refused while anything is held."""
+        if self.holds.holders:
+            raise FlushRefused(f"flush: {self._blockers()}")
+        pages = self.total
+        while (leaf := self.order.victim()) is not None:
+            self.delete_leaf(leaf, Reason.FLUSHED)
+        assert not self.total, f"flush left {self.total} pages"
+        return pages
+
+    def drain_events(self) -> list[ChangeEvent]:
+        """Hand out the change events since the last call, oldest first; none unless the tree records them."""
+        if self.log is None:
+            return []
+        events, self.log = self.log, []
+        return events
