@@ -1,7 +1,7 @@
 """What each kind of state must comply with.
 
-Owns these rules only; `checks` runs them once all names are known to be good. The words for events that
-these rules rely on is part of the declaration language: an abort is called abort, drop, close, halt or delete.
+Owns these rules only; `checks` runs them once all names are known to be good. The words for events that these
+rules rely on are part of the declaration language: an abort is called abort, drop, close, halt or delete.
 """
 
 from __future__ import annotations
