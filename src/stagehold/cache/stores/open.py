@@ -1,0 +1,189 @@
+"""Opens a store by URL: `file:///dir?capacity=10GiB`, `sim:?seed=7`, or a scheme that another package brings.
+
+A third party adds a scheme with an entry point in the group `stagehold.stores`: its name is the scheme, its
+value a function from `StoreUrl` to a `Store`. This module parses and refuses; what the options mean is the
+opener's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from stagehold.cache.stores.page import WHOLE, Layout
+from stagehold.cache.stores.protocol import BlockingStore, Store
+
+GROUP = "stagehold.stores"
+_UNITS = {"": 1, "b": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_UNITS |= {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
+
+
+class StoreUrlError(ValueError):
+    """A URL that names no store; the message says which part is wrong and what is allowed there."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreUrl:
+    """A store URL in its parts, with what the engine adds: bytes of a page body, and the page layout."""
+
+    text: str
+    scheme: str
+    host: str
+    path: str
+    page_bytes: int
+    layout: Layout = WHOLE
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def read(self, **parsers: Callable[[str], Any]) -> dict[str, Any]:
+        """Parse the options, each by its parser; those not given are left out.
+
+        Raises StoreUrlError for an option without a parser, naming the ones there are, and for a value that
+        its parser refuses with a ValueError.
+        """
+        unknown = sorted(set(self.options) - set(parsers))
+        if unknown:
+            allowed = ", ".join(sorted(parsers)) or "none"
+            raise StoreUrlError(f"{self.text}: unknown option {unknown[0]!r}; {self.scheme} takes: {allowed}")
+        return {name: self._parse(name, parsers[name]) for name in parsers if name in self.options}
+
+    def _parse(self, name: str, parser: Callable[[str], Any]) -> Any:
+        try:
+            return parser(self.options[name])
+        except ValueError as error:
+            raise StoreUrlError(f"{self.text}: option {name}={self.options[name]!r}: {error}") from error
+
+
+def size(text: str) -> int:
+    """Parse a size in bytes: `4096`, `512KiB`, `1.5GB`."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]i?|)b?", text.strip().lower())
+    if found is None:
+        raise ValueError("expected a size such as 4096, 512KiB or 10GB")
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
+def whole(text: str) -> int:
+    """Parse a number that is at least 0."""
+    if not text.isdigit():
+        raise ValueError("expected a whole number, 0 or more")
+    return int(text)
+
+
+def count(text: str) -> int:
+    """Parse a number that is at least 1."""
+    if not text.isdigit() or int(text) < 1:
+        raise ValueError("expected a whole number, 1 or more")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """Parse a positive time in seconds."""
+    found = re.fullmatch(r"\d+(\.\d+)?", text)
+    if found is None or float(text) <= 0:
+        raise ValueError("expected seconds, more than 0")
+    return float(text)
+
+
+def share(text: str) -> float:
+    """Parse a probability."""
+    found = re.fullmatch(r"\d+(\.\d+)?", text)
+    if found is None or float(text) > 1:
+        raise ValueError("expected a probability from 0 to 1")
+    return float(text)
+
+
+def ticks(text: str) -> tuple[int, int]:
+    """Parse a range of ticks: `1-4`, or `3` for exactly three."""
+    found = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
+    if found is None or int(found[2] or found[1]) < int(found[1]):
+        raise ValueError("expected ticks such as 3 or 1-4, the smaller first")
+    return int(found[1]), int(found[2] or found[1])
+
+
+RUNNING = {"workers": count, "deadline": seconds}
+"""Options of every store that runs on threads."""
+
+
+def run_on_workers(blocking: BlockingStore, options: Mapping[str, Any]) -> Store:
+    """Put an engine on threads as the options in `RUNNING` say."""
+    from stagehold.cache.stores.workers import WorkerStore
+
+    names = {"workers": "workers", "deadline": "deadline_seconds"}
+    return WorkerStore(blocking, **{names[key]: options[key] for key in names if key in options})
+
+
+def parse_url(text: str, page_bytes: int, *, layout: Layout = WHOLE) -> StoreUrl:
+    """Split a URL. Raises StoreUrlError where it has no scheme or an option stands twice."""
+    parts = urlsplit(text)
+    if not parts.scheme:
+        raise StoreUrlError(f"{text!r}: expected a URL with a scheme, such as file:///var/cache/kv")
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    options = dict(pairs)
+    if len(options) < len(pairs):
+        raise StoreUrlError(f"{text}: an option stands there twice")
+    path = unquote(parts.path)
+    return StoreUrl(text, parts.scheme, parts.netloc, path, page_bytes, layout, options)
+
+
+def open_store(url: str, page_bytes: int, *, layout: Layout = WHOLE) -> Store:
+    """Open the store at `url` for pages of `page_bytes` bytes (0: an engine without bytes).
+
+    Raises StoreUrlError for an unknown scheme or option, and whatever the store raises that cannot be
+    reached.
+    """
+    parsed = parse_url(url, page_bytes, layout=layout)
+    opener = _OPENERS.get(parsed.scheme)
+    if opener is not None:
+        return opener(parsed)
+    found = _foreign().get(parsed.scheme)
+    if found is None:
+        known = ", ".join(sorted([*_OPENERS, *_foreign()]))
+        raise StoreUrlError(f"{url}: unknown scheme {parsed.scheme!r}; known here: {known}")
+    store: Store = found.load()(parsed)
+    return store
+
+
+def schemes() -> list[str]:
+    """Return all schemes that `open_store` knows here, sorted."""
+    return sorted({*_OPENERS, *_foreign()})
+
+
+def _foreign() -> dict[str, EntryPoint]:
+    return {found.name: found for found in entry_points(group=GROUP)}
+
+
+def _open_file(url: StoreUrl) -> Store:
+    from stagehold.cache.stores.files import FileStore
+
+    options = url.read(capacity=size, floor=size, **RUNNING)
+    if url.host not in ("", "localhost") or not url.path.startswith("/"):
+        raise StoreUrlError(f"{url.text}: expected an absolute directory, as in file:///var/cache/kv")
+    blocking = FileStore(
+        url.path,
+        capacity_bytes=options.get("capacity"),
+        floor_bytes=options.get("floor"),
+        layout=url.layout,
+    )
+    return run_on_workers(blocking, options)
+
+
+def _open_simulated(url: StoreUrl) -> Store:
+    from stagehold.cache.stores.simulated import Delays, Medium, Rates, SimulatedStore
+
+    rates = dict.fromkeys(("lose", "fail", "corrupt", "short", "stall"), share)
+    delays = dict.fromkeys(("exists", "get", "put"), ticks)
+    options = url.read(seed=whole, capacity=size, pages_per_tick=count, **rates, **delays)
+    return SimulatedStore(
+        options.get("seed", 0),
+        delays=Delays(**{name: options[name] for name in delays if name in options}),
+        rates=Rates(**{name: options[name] for name in rates if name in options}),
+        pages_per_tick=options.get("pages_per_tick"),
+        medium=Medium(options.get("capacity")),
+        layout=url.layout,
+    )
+
+
+_OPENERS: dict[str, Callable[[StoreUrl], Store]] = {"file": _open_file, "sim": _open_simulated}
