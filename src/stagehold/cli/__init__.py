@@ -1,1 +1,1 @@
-"""The `stagehold` command, one file per group of verbs. It reads arguments and prints; the work lies below."""
+"""The `stagehold` command, a file per group of verbs. It reads arguments and prints; the work lies below."""
