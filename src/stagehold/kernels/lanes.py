@@ -1,0 +1,66 @@
+"""A lane runs copies in the order of their submission and tells when each is finished.
+
+On the CPU a copy runs at submission, in program order; on CUDA it is queued on a stream of its own, behind
+all work of the current stream. Either way it is reported by a later `poll`, so that the caller has one flow
+for both.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+
+class CopyLane:
+    """Copies under way on one device. Tickets ascend from 0, and finish in their order."""
+
+    def __init__(self, device: str = "cpu") -> None:
+        self._stream: Any = None
+        if not device.startswith("cpu"):
+            import torch
+
+            self._stream = torch.cuda.Stream(device=device)  # type: ignore[no-untyped-call]
+        self._next_ticket = 0
+        self._under_way: deque[tuple[int, Any]] = deque()
+
+    def submit(self, copy: Callable[[], None]) -> int:
+        """Start `copy` and return its ticket; its memory is in use until the ticket is polled."""
+        event = None
+        if self._stream is None:
+            copy()
+        else:
+            event = self._queue(copy)
+        ticket, self._next_ticket = self._next_ticket, self._next_ticket + 1
+        self._under_way.append((ticket, event))
+        return ticket
+
+    def poll(self) -> list[int]:
+        """Return the tickets that finished since the last poll, ascending. Never blocks."""
+        finished = []
+        while self._under_way and _is_over(self._under_way[0][1]):
+            finished.append(self._under_way.popleft()[0])
+        return finished
+
+    def drain(self) -> list[int]:
+        """Wait for everything under way; return the tickets not polled before."""
+        if self._stream is not None:
+            self._stream.synchronize()
+        return self.poll()
+
+    def in_flight(self) -> list[int]:
+        """Return the tickets not yet polled, ascending."""
+        return [ticket for ticket, _ in self._under_way]
+
+    def _queue(self, copy: Callable[[], None]) -> Any:
+        import torch
+
+        # The forward that wrote the bytes is on the current stream; the copy must not overtake it.
+        self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
+        with torch.cuda.stream(self._stream):
+            copy()
+            return self._stream.record_event()
+
+
+def _is_over(event: Any) -> bool:
+    return event is None or bool(event.query())
