@@ -1,0 +1,116 @@
+"""Reading a log back: is it whole and legal, what does it amount to, where do two of them part.
+
+Owns the judgements `verify`, `replay`, `diff` and `stats`. It works from logs alone, never from a live
+engine, and in bounded memory: some tens of thousands of records at a time, and a few numbers an instance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from stagehold.machines.audit_check import Chain, Checker
+from stagehold.machines.audit_diff import Difference, Differs, diff
+from stagehold.machines.audit_read import BadLogError, Damage, Fault, Placed, batches, blocks
+from stagehold.machines.declared import MACHINES, declaration_hash
+from stagehold.machines.heat import Heat, stats
+from stagehold.machines.records import (
+    Block,
+    DiscontinuityError,
+    ForeignDeclarationError,
+    LogError,
+    Replayed,
+    Totals,
+)
+from stagehold.machines.records import replay as replay_blocks
+from stagehold.specs.declare import MachineSpec
+
+__all__ = [
+    "BadLogError",
+    "Damage",
+    "Difference",
+    "Differs",
+    "Fault",
+    "Heat",
+    "Verification",
+    "blocks",
+    "diff",
+    "replay",
+    "stats",
+    "verify",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What `verify` found. The figures cover what was found sound before the fault, if there is one."""
+
+    path: Path
+    blocks: int
+    records: int
+    instances: int
+    totals: Totals
+    digest: bytes
+    fault: Fault | None
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing was found wrong."""
+        return self.fault is None
+
+
+def verify(
+    path: Path, *, head: bytes | None = None, machines: tuple[MachineSpec, ...] = MACHINES
+) -> Verification:
+    """Check the log at `path`: chain, rows, continuity, births and tokens. Stops at the first fault.
+
+    `head` is the digest of the last block as it was published elsewhere (in a tick's exchange, in a report).
+    Without it a log that was cut exactly between two lines cannot be told from one of a shorter run.
+    """
+    chain, checker = Chain(path, declaration_hash(machines)), Checker(path, machines)
+    fault = _walked(path, chain, checker)
+    if fault is None and head is not None and head != chain.digest:
+        found = f"{chain.digest.hex()} after {chain.index} blocks"
+        fault = Fault(Damage.TRUNCATED, path, chain.line, None, f"last digest {head.hex()}", found)
+    return Verification(
+        path, checker.blocks, checker.records, checker.instances, checker.totals, chain.digest, fault
+    )
+
+
+def _walked(path: Path, chain: Chain, checker: Checker) -> Fault | None:
+    """The first fault. Rows are checked many blocks at a time, and before the block that breaks the chain."""
+    try:
+        for batch in batches(path):
+            whole, broken = chain.whole(batch)
+            fault = checker.check(whole) or broken
+            if fault is not None:
+                return fault
+    except BadLogError as error:
+        return error.fault
+    return None
+
+
+def replay(path: Path, machines: tuple[MachineSpec, ...] = MACHINES) -> Replayed:
+    """State and counters of every instance and the token totals; `BadLogError` names line and block."""
+    last: list[Placed] = []
+
+    def told() -> Iterator[Block]:
+        for placed in blocks(path):
+            last[:] = [placed]
+            yield placed.block
+
+    try:
+        return replay_blocks(told(), machines)
+    except LogError as error:
+        (placed,) = last
+        damage = _REPLAY_DAMAGE.get(type(error), Damage.ILLEGAL_ROW)
+        expected = "what the declarations allow"
+        fault = Fault(damage, path, placed.line, placed.block.index, expected, str(error))
+        raise BadLogError(fault) from error
+
+
+_REPLAY_DAMAGE: dict[type[LogError], Damage] = {
+    ForeignDeclarationError: Damage.FOREIGN,
+    DiscontinuityError: Damage.DISCONTINUOUS,
+}

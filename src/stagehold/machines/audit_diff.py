@@ -1,0 +1,110 @@
+"""Where two logs part: of two ranks, or of two builds that ran the same thing.
+
+Owns the comparison. It says what differs first and judges neither log; `audit.verify` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import zip_longest
+from pathlib import Path
+from typing import TypeVar
+
+from stagehold.machines import audit_words
+from stagehold.machines.audit_read import Placed, blocks
+from stagehold.machines.declared import MACHINES
+from stagehold.machines.records import Block
+from stagehold.specs.declare import MachineSpec
+
+
+class Differs(Enum):
+    """What differs first; the value says it in words."""
+
+    DECLARATION = "they were written by different declarations, whose rows cannot be compared"
+    TICK = "blocks of different ticks"
+    BIRTH = "an instance"
+    RECORD = "a record"
+    LENGTH = "one log ends here"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first difference: `expected` stands in the first log, `found` in the second."""
+
+    differs: Differs
+    block: int
+    tick: int
+    instance: str
+    event: str
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        who = f", {self.instance}" if self.instance else ""
+        on = f", on {self.event}" if self.event else ""
+        place = f"tick {self.tick}, block {self.block}{who}{on}"
+        return f"{place}: {self.differs.value}; expected {self.expected}, found {self.found}"
+
+
+NOTHING = "nothing"
+"""Stands for what one of the logs does not have."""
+
+Item = TypeVar("Item")
+
+
+def diff(a: Path, b: Path, machines: tuple[MachineSpec, ...] = MACHINES) -> Difference | None:
+    """The first difference of `b` from `a`; None where they tell the same, block for block.
+
+    Raises `BadLogError` where one of them cannot be read. Hashes are not compared: they follow from the rest.
+    """
+    for ours, theirs in zip_longest(blocks(a), blocks(b)):
+        if ours is None or theirs is None:
+            return _ended(ours, theirs)
+        found = _parted(ours.block, theirs.block, machines)
+        if found is not None:
+            return found
+    return None
+
+
+def _ended(ours: Placed | None, theirs: Placed | None) -> Difference:
+    further = ours or theirs
+    assert further is not None, "two logs do not end before either of them does"
+    said = f"block {further.block.index} with {len(further.block.table())} records"
+    texts = (said, NOTHING) if ours else (NOTHING, said)
+    return Difference(Differs.LENGTH, further.block.index, further.block.tick, "", "", *texts)
+
+
+def _parted(ours: Block, theirs: Block, machines: tuple[MachineSpec, ...]) -> Difference | None:
+    place = ours.index, ours.tick
+    if ours.declaration != theirs.declaration:
+        texts = ours.declaration.hex(), theirs.declaration.hex()
+        return Difference(Differs.DECLARATION, *place, "", "", *texts)
+    if ours.tick != theirs.tick:
+        return Difference(Differs.TICK, *place, "", "", f"tick {ours.tick}", f"tick {theirs.tick}")
+    if ours.births != theirs.births:
+        texts = _texts(ours.births, theirs.births, lambda birth: audit_words.born(birth, machines))
+        return Difference(Differs.BIRTH, *place, "", "birth", *texts)
+    if ours.records == theirs.records:
+        return None
+    mine, other = ours.table().tolist(), theirs.table().tolist()
+    first = next(one or two for one, two in zip_longest(mine, other) if one != two)
+    texts = _texts(mine, other, lambda record: _said(record, machines))
+    who, event = _instance(first, machines), audit_words.event(first, machines)
+    return Difference(Differs.RECORD, *place, who, event, *texts)
+
+
+def _texts(ours: Sequence[Item], theirs: Sequence[Item], told: Callable[[Item], str]) -> tuple[str, str]:
+    """The first pair that is not equal, in words."""
+    pairs = zip_longest(map(told, ours), map(told, theirs), fillvalue=NOTHING)
+    return next(pair for pair in pairs if pair[0] != pair[1])
+
+
+def _instance(record: audit_words.Record, machines: tuple[MachineSpec, ...]) -> str:
+    machine = record[1] >> 8
+    return f"{machines[machine].name if machine < len(machines) else f'machine {machine}'} {record[0]}"
+
+
+def _said(record: audit_words.Record, machines: tuple[MachineSpec, ...]) -> str:
+    return f"{_instance(record, machines)}: {audit_words.describe(record, machines)}"
