@@ -7,11 +7,11 @@ says that the books themselves are wrong, and nothing may go on from there.
 from __future__ import annotations
 
 
-class InvariantBroken(AssertionError):  # noqa: N818 - it reads as the sentence that it is
+class InvariantBroken(AssertionError):
     """What cannot happen has happened: the message names the place and both sides of the comparison."""
 
 
-class CacheRefused(ValueError):  # noqa: N818 - it reads as the sentence that it is
+class CacheRefused(ValueError):
     """Base of all refusals of tree, pools and keys; the refused call changed nothing."""
 
 
@@ -37,3 +37,7 @@ class SlotRefused(CacheRefused):
 
 class FlushRefused(CacheRefused):
     """A flush while something is held."""
+
+
+class ClaimRefused(CacheRefused):
+    """A load over pages that another load in flight is bringing."""

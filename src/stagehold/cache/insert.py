@@ -69,9 +69,7 @@ def check(spine: Spine, offer: Offer) -> None:
     if not 0 <= start < end <= spine.limit(chain, None):
         raise SpanRefused(f"pages {start} to {end}: expected a span of the chain's {chain.n_pages} pages")
     if len(slots.get(FULL, ())) != end - start:
-        raise SpanRefused(
-            f"pages {start} to {end}: expected as many {FULL} slots, got {len(slots.get(FULL, ()))}"
-        )
+        raise SpanRefused(f"pages {start} to {end}: expected as many {FULL} slots, got {len(slots.get(FULL, ()))}")
     for name, mine in slots.items():
         if name != FULL and len(mine) > (end - start if spine.part(name).per_page else 1):
             raise SpanRefused(f"pages {start} to {end}: {len(mine)} {name} slots are too many")
@@ -84,13 +82,18 @@ def extend(spine: Spine, offer: Offer, node: Node) -> None:
         if part.per_page and node.end < offer.first(part.name):
             cuts.add(offer.first(part.name))
     for cut in sorted(cuts):
-        start = node.end
-        node = spine.grow(node, offer.chain, cut, offer.of(FULL, start, cut))
-        for part in spine.parts:
-            if part.per_page:
-                part.born(node, offer.of(part.name, start, cut))
-            else:
-                part.born(node, tuple(offer.slots.get(part.name, ())) if cut == offer.end else ())
+        node = spine.grow(node, offer.chain, cut, offer.of(FULL, node.end, cut), others(spine, offer, node.end, cut))
+
+
+def others(spine: Spine, offer: Offer, start: int, cut: int) -> list[tuple[int, ...]]:
+    """Slots of each component beside FULL for a new node [start, cut)."""
+    own = []
+    for part in spine.parts:
+        if part.per_page:
+            own.append(offer.of(part.name, start, cut))
+        else:
+            own.append(tuple(offer.slots.get(part.name, ())) if cut == offer.end else ())
+    return own
 
 
 def recover(spine: Spine, offer: Offer, live: int) -> dict[str, list[int]]:
@@ -122,7 +125,10 @@ def fill(spine: Spine, part: Component, offer: Offer, hole: Span, used: dict[str
         slots = offer.of(part.name, node.start, node.end) if part.per_page else tuple(offer.slots[part.name])
         part.fill(node, slots)
         used[part.name].update(slots)
-        if part.rebuilds and not node.held:
-            old, node.slots = node.slots, offer.of(FULL, node.start, node.end)
-            used[FULL].update(node.slots)
+        fresh = offer.of(FULL, node.start, node.end)
+        if part.rebuilds and not node.held and node.slots != fresh:
+            old, node.slots = node.slots, fresh
+            used[FULL].update(fresh)
+            for other in spine.parts:
+                other.rehomed(node, old)
             spine.pool.free(old)

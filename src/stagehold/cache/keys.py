@@ -39,9 +39,7 @@ def block_pages(page_size: int) -> int:
     if page_size >= BLOCK_TOKENS:
         return 1
     if page_size < 1 or BLOCK_TOKENS % page_size:
-        raise CacheRefused(
-            f"page size {page_size}: expected a divisor of {BLOCK_TOKENS}, or at least that many"
-        )
+        raise CacheRefused(f"page size {page_size}: expected a divisor of {BLOCK_TOKENS}, or at least that many")
     return BLOCK_TOKENS // page_size
 
 
@@ -104,9 +102,7 @@ class Chain:
         "root_key",
     )
 
-    def __init__(
-        self, namespace: Namespace, tokens: npt.NDArray[Any] | Sequence[int], page_size: int
-    ) -> None:
+    def __init__(self, namespace: Namespace, tokens: npt.NDArray[Any] | Sequence[int], page_size: int) -> None:
         self.namespace = namespace
         self.page_size = page_size
         self.block_pages = block_pages(page_size)
@@ -196,9 +192,7 @@ _VECTOR = {
     64: "7b243764de28602e6b43ccc74ae18152bdb0b54c83c162a466877d89dead304d",
     128: "7eb28ab4d7dd96c8edd8d2f49e02a763fad7bec73282a2b0a07e383063f25e80",
 }  # fmt: skip
-_VECTOR_NAME = (
-    "0000000000000000000000000000000000000000000000000000000000000000a2f1e6a3e143bb851da5512e52e5e69e"
-)
+_VECTOR_NAME = "0000000000000000000000000000000000000000000000000000000000000000a2f1e6a3e143bb851da5512e52e5e69e"
 
 
 def self_test() -> None:

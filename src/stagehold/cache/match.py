@@ -99,7 +99,7 @@ class Index:
 
     # -- how many of a node's keys lie before a page -------------------------------------------------------
 
-    def _keys_before(self, start: int, end: int) -> int:
+    def keys_before(self, start: int, end: int) -> int:
         """Number of keys of a node [start, end): block ends, and its first page unless that is one."""
         size = self.block_pages
         return end // size - start // size + (1 if (start + 1) % size else 0)
@@ -120,7 +120,7 @@ class Index:
     def divide(self, upper: Node, lower: Node, chain: Chain) -> None:
         """Give `upper` [start, k) its part of the keys of `lower`, now [k, end), both of the chain."""
         start, cut = upper.start, lower.start
-        count = self._keys_before(start, cut)
+        count = self.keys_before(start, cut)
         keys, pages = lower.keys, self.pages
         upper.keys, rest = keys[:count], keys[count:]
         for key in upper.keys:
@@ -142,7 +142,7 @@ class Index:
 
     def shorten(self, node: Node, end: int) -> tuple[bytes, ...]:
         """Take the pages from `end` on out of the index, move the node's end and return their keys."""
-        count = self._keys_before(node.start, end)
+        count = self.keys_before(node.start, end)
         gone, node.keys = node.keys[count:], node.keys[:count]
         for key in gone:
             del self.pages[key]

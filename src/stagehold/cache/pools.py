@@ -98,9 +98,7 @@ class Pool:
     def _refusal(self, slot: int) -> SlotRefused:
         if not 0 <= slot < self.size:
             return SlotRefused(f"pool {self.name!r}: slot {slot} is not one of its {self.size}")
-        return SlotRefused(
-            f"pool {self.name!r}: slot {slot} is freed twice (generation {self._generations[slot]})"
-        )
+        return SlotRefused(f"pool {self.name!r}: slot {slot} is freed twice (generation {self._generations[slot]})")
 
     def is_out(self, slot: int) -> bool:
         """Whether somebody owns the slot."""
@@ -132,21 +130,15 @@ class Pool:
             raise InvariantBroken(f"pool {self.name!r}: a slot is free twice")
         for slot in self._free:
             if self.is_out(slot):
-                raise InvariantBroken(
-                    f"pool {self.name!r}: free slot {slot} has the generation of one in use"
-                )
+                raise InvariantBroken(f"pool {self.name!r}: free slot {slot} has the generation of one in use")
         for owner, slots in owners.items():
             for slot in slots:
                 if slot in seen:
-                    raise InvariantBroken(
-                        f"pool {self.name!r}: slot {slot} is in {seen[slot]!r} and in {owner!r}"
-                    )
+                    raise InvariantBroken(f"pool {self.name!r}: slot {slot} is in {seen[slot]!r} and in {owner!r}")
                 seen[slot] = owner
         if len(seen) != self.size:
             lost = next(slot for slot in range(self.size) if slot not in seen)
-            raise InvariantBroken(
-                f"pool {self.name!r}: slot {lost} is in no class, {self.size - len(seen)} are lost"
-            )
+            raise InvariantBroken(f"pool {self.name!r}: slot {lost} is in no class, {self.size - len(seen)} are lost")
 
 
 def alloc_together(wants: Sequence[tuple[Pool, int]]) -> list[list[int]] | None:

@@ -92,6 +92,14 @@ class LeafLRU:
         self._unlink(node)
         parent.stamp = max(parent.stamp, node.stamp)
 
+    def members(self) -> list[Node]:
+        """Nodes in the ring, oldest first."""
+        found, node = [], self.ring.newer
+        while node is not self.ring:
+            found.append(node)
+            node = node.newer
+        return found
+
     def victim(self) -> Node | None:
         """Smaller stamp of ring head and heap top; both are tested when they are looked at."""
         ring = self.ring

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from stagehold.cache.claims import Claims
 from stagehold.cache.components.base import Component, Span
 from stagehold.cache.components.full import FULL
 from stagehold.cache.errors import CacheRefused, SpanRefused
@@ -16,6 +17,7 @@ from stagehold.cache.events import Change, ChangeEvent, Reason, Tier
 from stagehold.cache.holds import Holds, split_holds
 from stagehold.cache.keys import Chain, block_pages
 from stagehold.cache.match import Index
+from stagehold.cache.moves import Moves
 from stagehold.cache.node import Cell, Node, new_root
 from stagehold.cache.pools import Pool
 from stagehold.cache.recency import EvictionOrder, LeafLRU
@@ -31,6 +33,7 @@ class Spine:
         *,
         components: Sequence[Component] = (),
         order: EvictionOrder | None = None,
+        checked: bool = False,
         events: bool = False,
     ) -> None:
         names = [FULL, *(part.name for part in components)]
@@ -46,10 +49,10 @@ class Spine:
         for at, part in enumerate(self.parts):
             part.bind(at, pools[part.name], self)
         # One that may reject in one look goes before one that walks a window.
-        self.gates = tuple(
-            sorted((part for part in self.parts if part.gates), key=lambda part: part.per_page)
-        )
+        self.gates = tuple(sorted((part for part in self.parts if part.gates), key=lambda part: part.per_page))
         self.log: list[ChangeEvent] | None = [] if events else None
+        self.moves = Moves() if checked else None
+        self.claims = Claims()
         self.nodes = 0
         self.total = 0
 
@@ -58,9 +61,7 @@ class Spine:
         for part in self.parts:
             if part.name == component:
                 return part
-        raise CacheRefused(
-            f"tree: no component {component!r} beside {FULL!r}; there are {sorted(self.pools)}"
-        )
+        raise CacheRefused(f"tree: no component {component!r} beside {FULL!r}; there are {sorted(self.pools)}")
 
     # -- places --------------------------------------------------------------------------------------------
 
@@ -74,18 +75,14 @@ class Spine:
         """Return the node that holds page end - 1; refuses a span that is not live."""
         node, live = self.index.locate(chain, self.limit(chain, end))
         if not 0 <= start <= end or live != end:
-            raise SpanRefused(
-                f"pages {start} to {end}: the chain has {chain.n_pages} pages and {live} of them live"
-            )
+            raise SpanRefused(f"pages {start} to {end}: the chain has {chain.n_pages} pages and {live} of them live")
         return node
 
     def boundary(self, chain: Chain, pages: int) -> Node:
         """Return the node that ends at `pages`, made by a split if need be; refuses what is not live."""
         node, live = self.index.locate(chain, self.limit(chain, pages))
         if live != pages:
-            raise SpanRefused(
-                f"prefix of {pages} pages: the chain has {chain.n_pages} and {live} of them live"
-            )
+            raise SpanRefused(f"prefix of {pages} pages: the chain has {chain.n_pages} and {live} of them live")
         return node if node.end == pages else self.split(node, pages, chain)
 
     def root(self, chain: Chain) -> Node:
@@ -112,15 +109,34 @@ class Spine:
         upper.cells = tuple([Cell() for _ in self.parts])
         for part in self.parts:
             part.split(upper, lower)
+        if self.claims.nodes:
+            self.claims.split(upper, lower)
+        if self.moves is not None:
+            self.moves.divided(upper, lower, FULL, bare=False)
+            for part in self.parts:
+                self.moves.divided(upper, lower, part.name, bare=not upper.cells[part.at].slots)
         self.nodes += 1
         return upper
 
-    def grow(self, parent: Node, chain: Chain, end: int, slots: tuple[int, ...]) -> Node:
-        """Add a leaf [parent.end, end) of the chain, in use just now; its components are still to be born."""
+    def grow(
+        self,
+        parent: Node,
+        chain: Chain,
+        end: int,
+        slots: tuple[int, ...],
+        others: Sequence[tuple[int, ...]] = (),
+    ) -> Node:
+        """Add a leaf [parent.end, end) of the chain, in use just now, with the other components' slots."""
         start = parent.end
         node = Node(parent, start, end)
         node.slots = slots
         node.cells = tuple([Cell() for _ in self.parts])
+        for part, own in zip(self.parts, others, strict=True):
+            part.born(node, own)
+        if self.moves is not None:
+            self.moves.born(node, FULL, bare=False)
+            for part, own in zip(self.parts, others, strict=True):
+                self.moves.born(node, part.name, bare=not own)
         if not parent.children:
             self.order.covered(parent)
         parent.children += 1
@@ -154,6 +170,9 @@ class Spine:
         self.index.withdraw(leaf)
         for part in self.parts:
             part.gone(leaf)
+        if self.moves is not None:
+            names = tuple(part.name for part in self.parts)
+            self.moves.removed(leaf, FULL, names, evicted=reason is Reason.EVICTED)
         parent, size = leaf.parent, leaf.end - leaf.start
         self.nodes -= 1
         self.total -= size
@@ -183,11 +202,15 @@ class Spine:
 
     def bared(self, component: str, node: Node) -> None:
         """Note that a component's slots at a node are about to go while the node stays."""
+        if self.moves is not None:
+            self.moves.emptied(node, component)
         if self.log is not None:
             self.record(Change.REMOVED, Reason.EVICTED, Span(node.start, node.end), (), component)
 
     def filled(self, component: str, node: Node) -> None:
         """Note that a component's slots have come to a node that had none."""
+        if self.moves is not None:
+            self.moves.step(node, component, "attach")
         if self.log is not None:
             self.record(Change.STORED, Reason.ATTACHED, Span(node.start, node.end), (), component)
 

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from stagehold.cache.check import check, owned_slots
 from stagehold.cache.components.base import Cut, Span, nodes_between
 from stagehold.cache.components.full import FULL
-from stagehold.cache.errors import FlushRefused, InvariantBroken, ReceiptRefused
+from stagehold.cache.errors import ClaimRefused, FlushRefused, InvariantBroken, ReceiptRefused
 from stagehold.cache.events import ChangeEvent, Reason
 from stagehold.cache.holds import EMPTY, Hold, Receipt, uncharged, unprotected
 from stagehold.cache.insert import Inserted, Offer, Slots, insert
 from stagehold.cache.keys import Chain
 from stagehold.cache.node import Node
+from stagehold.cache.snapshot import copy_spine, digest
 from stagehold.cache.spine import Spine, slots_between
 
 
@@ -70,11 +73,7 @@ class Tree(Spine):
     def slots(self, chain: Chain, start: int, end: int, component: str = FULL) -> list[int]:
         """Slots of pages [start, end), live and without a hole; one per page, or one at `end`."""
         node = self.covering(chain, start, end)
-        return (
-            slots_between(node, start, end)
-            if component == FULL
-            else self.part(component).slots(node, start, end)
-        )
+        return slots_between(node, start, end) if component == FULL else self.part(component).slots(node, start, end)
 
     def missing(self, chain: Chain, start: int, end: int, component: str = FULL) -> list[Span]:
         """Spans of [start, end) that the component does not have: merged, half-open, in page order.
@@ -158,19 +157,36 @@ class Tree(Spine):
         """Give a pin back."""
         self._give(Hold.PIN, receipt)
 
-    def hold_span(self, chain: Chain, start: int, end: int) -> Receipt:
-        """Protect what a transfer reads or writes: all components over [start, end), and the path to it."""
+    def hold_span(self, chain: Chain, start: int, end: int, *, load: bool = False) -> Receipt:
+        """Protect what a transfer reads or writes: all components over [start, end), and the path to it.
+
+        A `load` claims its span for itself, and is refused where another load in flight has claimed a page:
+        it joins that load or recomputes.
+        """
         if start == end:
             return EMPTY[Hold.SPAN]
+        others = self.loads_over(chain, start, end) if load else ()
+        if others:
+            raise ClaimRefused(f"pages {start} to {end}: loads {list(others)} in flight bring part of them")
+        if load and start:
+            self.boundary(chain, start)
         node = self.boundary(chain, end)
         receipt = self.holds.take(Hold.SPAN, node)
         for part in self.parts:
-            part.lock(receipt.serial, node, min(start, part.reach(end)))
+            part.lock(receipt.serial, node, part.span_top(start, end))
+        if load:
+            self.claims.take(receipt.serial, nodes_between(node, start))
         return receipt
+
+    def loads_over(self, chain: Chain, start: int, end: int) -> tuple[int, ...]:
+        """Receipt numbers of the loads in flight over live pages [start, end), oldest first; read-only."""
+        return self.claims.over(nodes_between(self.covering(chain, start, end), start)) if self.claims.nodes else ()
 
     def release_span(self, receipt: Receipt, *, forfeit: bool = False) -> None:
         """Give a span back; dead ones as for `unlock`."""
         self._give(Hold.SPAN, receipt, forfeit=forfeit)
+        if self.claims.nodes:
+            self.claims.drop(receipt.serial)
 
     def _give(self, kind: Hold, receipt: Receipt, *, forfeit: bool = False) -> None:
         if receipt.kind is not kind:
@@ -283,6 +299,23 @@ class Tree(Spine):
             self.delete_leaf(leaf, Reason.FLUSHED)
         assert not self.total, f"flush left {self.total} pages"
         return pages
+
+    def owned(self, component: str = FULL) -> list[int]:
+        """Return all slots of the component that the tree owns, for the ledger."""
+        return owned_slots(self, component)
+
+    def digest(self) -> bytes:
+        """32 bytes over everything that a later answer could depend on."""
+        return digest(self)
+
+    def check(self) -> None:
+        """Count everything again and raise InvariantBroken at the first difference; slow."""
+        check(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tree:
+        twin = copy_spine(self, memo)
+        assert isinstance(twin, Tree)
+        return twin
 
     def drain_events(self) -> list[ChangeEvent]:
         """Hand out the change events since the last call, oldest first; none unless the tree records them."""

@@ -62,7 +62,9 @@ class Component:
     name: str
     splice: Splice
     per_page: bool
+    priority: int
     rebuilds: bool = False
+    copies_on_use: bool = False
 
     def __init__(self, *, gates: bool = True) -> None:
         self.gates = gates
@@ -95,6 +97,14 @@ class Component:
     def staging_demand(self, anchor: int, suffix: int) -> int:
         """Staging units that a hold of `suffix` pages behind `anchor` live pages needs of this component."""
         raise NotImplementedError
+
+    def reservation(self, extend: int, new: int, chunk: int) -> int:
+        """Slots that a request reserves: it computes `extend` pages in chunks, then grows by `new`."""
+        raise NotImplementedError
+
+    def fits(self, need: int, room: int) -> bool:
+        """Whether a need fits into `room` free and evictable slots, of which one stays free."""
+        return need < room
 
     # -- holes ---------------------------------------------------------------------------------------------
 
@@ -157,9 +167,7 @@ class Component:
         before = 0
         for span in spans:
             if not before <= span.start < span.end <= end:
-                raise AttachRefused(
-                    f"{what}: expected spans in page order, disjoint, and not behind the boundary"
-                )
+                raise AttachRefused(f"{what}: expected spans in page order, disjoint, and not behind the boundary")
             before = span.end
             if self.holes(node, *span) != [span]:
                 raise AttachRefused(f"{what}: {span} lies over a live part")
@@ -181,12 +189,17 @@ class Component:
     def split(self, upper: Node, lower: Node) -> None:
         """Divide a cell with its node; counts and recency go to both halves."""
         mine, theirs = upper.cells[self.at], lower.cells[self.at]
+        if not self.per_page:
+            return
         mine.locks = theirs.locks
-        if self.per_page and theirs.slots:
+        if theirs.slots:
             size = upper.end - upper.start
             mine.slots, theirs.slots = theirs.slots[:size], theirs.slots[size:]
             if not mine.locks:
                 self._insert_before(lower, upper)
+
+    def rehomed(self, node: Node, old: tuple[int, ...]) -> None:
+        """Note that the spine's slots of the node changed from `old`."""
 
     def trimmed(self, node: Node, pages: int) -> None:
         """Give back what lies behind the first `pages` pages of an unlocked node."""
@@ -221,6 +234,17 @@ class Component:
         self.host.filled(self.name, node)
 
     # -- recency: a ring of the nodes with slots and without locks, oldest first -----------------------------
+
+    def ring_members(self) -> list[Node]:
+        """Nodes in the ring, oldest first."""
+        found, node = [], self.ring.cells[self.at].newer
+        while node is not self.ring:
+            found.append(node)
+            node = node.cells[self.at].newer
+        return found
+
+    def check(self, nodes: Sequence[Node]) -> None:
+        """Raise InvariantBroken if what a subclass keeps beside the cells does not fit the nodes."""
 
     def _append(self, node: Node) -> None:
         self._insert_before(self.ring, node)
@@ -259,6 +283,10 @@ class Component:
 
     # -- locks ---------------------------------------------------------------------------------------------
 
+    def span_top(self, start: int, end: int) -> int:
+        """First page that a transfer of pages [start, end) needs protected."""
+        return min(start, self.reach(end)) if self.per_page else self.reach(end)
+
     def lock(self, serial: int, node: Node, top: int) -> None:
         """Protect the nodes from the one that holds page `top` down to `node`, tombstones too."""
         at, end = self.at, node
@@ -271,7 +299,7 @@ class Component:
             start = node.start
             node = node.parent
         # A position, not a node: it stays right whatever is split later.
-        self.holders[serial] = (end, start)
+        self.holders[serial] = (end, start if self.per_page else end.end - 1)
 
     def unlock(self, serial: int) -> None:
         """Undo `lock`; a dead one has been undone when it died. What is free again counts as just used."""
@@ -292,9 +320,7 @@ class Component:
     def refuse_dead(self, serial: int) -> None:
         """Raise DeadReceipt if what the receipt protected was filled anew since."""
         if serial in self.dead:
-            raise DeadReceipt(
-                f"{self.name}: the window of receipt {serial} was attached anew; it protects nothing"
-            )
+            raise DeadReceipt(f"{self.name}: the window of receipt {serial} was attached anew; it protects nothing")
 
     def _kill(self, node: Node) -> None:
         """End every lock that counts at `node`."""

@@ -18,8 +18,19 @@ class Full:
     per_page = True
     gates = True
     rebuilds = False
+    copies_on_use = False
+    priority = 2
 
     def staging_demand(self, anchor: int, suffix: int) -> int:
         """Return one page of staging for each page of the suffix, wherever it is anchored."""
         assert anchor >= 0
         return suffix
+
+    def reservation(self, extend: int, new: int, chunk: int) -> int:
+        """Slots that admitting a request reserves: all it will compute, however it is cut into chunks."""
+        assert chunk >= 0
+        return extend + new
+
+    def fits(self, need: int, room: int) -> bool:
+        """Whether a need fits; one slot stays free."""
+        return need < room

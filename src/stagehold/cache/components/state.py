@@ -1,0 +1,45 @@
+"""STATE: recurrent state, one checkpoint slot for the end of a node, or none.
+
+Owns when a boundary has its checkpoint. A checkpoint is never computed in: whoever goes on from it copies
+it to a slot of its own first, so that it serves the next request too.
+"""
+
+from __future__ import annotations
+
+from stagehold.cache.components.base import Component, Splice
+from stagehold.cache.node import Node
+
+STATE = "state"
+
+
+class Checkpoints(Component):
+    """Checkpoints at node ends. Going on from one takes a copy, hence one slot of the request's own."""
+
+    splice = Splice.CHECKPOINT
+    per_page = False
+    copies_on_use = True
+    priority = 0
+
+    def __init__(self, *, gates: bool = True, name: str = STATE) -> None:
+        super().__init__(gates=gates)
+        self.name = name
+
+    def reach(self, end: int) -> int:
+        """Only the boundary itself: the page before it stands for it."""
+        return end - 1
+
+    def retreat(self, node: Node, at: int) -> tuple[Node, int]:
+        """Go to the node's start unless its end is the boundary and has a checkpoint."""
+        if not at or (at == node.end and node.cells[self.at].slots):
+            return node, at
+        return node.parent, node.start
+
+    def staging_demand(self, anchor: int, suffix: int) -> int:
+        """Return one slot, whatever the hold's anchor and length: a state has one size."""
+        assert min(anchor, suffix) >= 0
+        return 1
+
+    def reservation(self, extend: int, new: int, chunk: int) -> int:
+        """Return one slot that a request computes in."""
+        assert min(extend, new, chunk) >= 0
+        return 1
