@@ -1,1 +1,114 @@
-"""Filled by its wing."""
+"""stagehold: declared state machines that bring staged KV cache back into an LLM server.
+
+The public face is what `__all__` names, besides `stagehold.cache.stores` and `stagehold.testing`. Names are loaded
+at first use, so that importing the package costs nothing that is not needed.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stagehold.cache.keys import Namespace
+    from stagehold.lifecycle.data import Admission, Extension, Handle, NoRoom, Plan, Skip
+    from stagehold.lifecycle.engine import Engine
+    from stagehold.lifecycle.errors import (
+        InvariantBroken,
+        Misuse,
+        PartialDelivery,
+        Reentered,
+        StageholdError,
+        UnknownHandle,
+        WrongThread,
+    )
+    from stagehold.lifecycle.snapshots import Snapshot
+    from stagehold.lifecycle.stats import Stats
+    from stagehold.machines.logs import AuditLog
+    from stagehold.specs.attachment import AttachmentState
+    from stagehold.specs.config import EngineConfig
+    from stagehold.specs.limits import Limits
+    from stagehold.specs.outcomes import (
+        AdmissionOutcome,
+        HostMode,
+        Loss,
+        PrefetchPolicy,
+        SkipReason,
+        WritePolicy,
+    )
+    from stagehold.specs.request import RequestState
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "stagehold.cache.keys": ("Namespace",),
+    "stagehold.lifecycle.data": ("Admission", "Extension", "Handle", "NoRoom", "Plan", "Skip"),
+    "stagehold.lifecycle.engine": ("Engine",),
+    "stagehold.lifecycle.errors": (
+        "InvariantBroken",
+        "Misuse",
+        "PartialDelivery",
+        "Reentered",
+        "StageholdError",
+        "UnknownHandle",
+        "WrongThread",
+    ),
+    "stagehold.lifecycle.snapshots": ("Snapshot",),
+    "stagehold.lifecycle.stats": ("Stats",),
+    "stagehold.machines.logs": ("AuditLog",),
+    "stagehold.specs.attachment": ("AttachmentState",),
+    "stagehold.specs.config": ("EngineConfig",),
+    "stagehold.specs.limits": ("Limits",),
+    "stagehold.specs.outcomes": (
+        "AdmissionOutcome",
+        "HostMode",
+        "Loss",
+        "PrefetchPolicy",
+        "SkipReason",
+        "WritePolicy",
+    ),
+    "stagehold.specs.request": ("RequestState",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Admission",
+    "AdmissionOutcome",
+    "AttachmentState",
+    "AuditLog",
+    "Engine",
+    "EngineConfig",
+    "Extension",
+    "Handle",
+    "HostMode",
+    "InvariantBroken",
+    "Limits",
+    "Loss",
+    "Misuse",
+    "Namespace",
+    "NoRoom",
+    "PartialDelivery",
+    "Plan",
+    "PrefetchPolicy",
+    "Reentered",
+    "RequestState",
+    "Skip",
+    "SkipReason",
+    "Snapshot",
+    "StageholdError",
+    "Stats",
+    "UnknownHandle",
+    "WritePolicy",
+    "WrongThread",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'stagehold' has no attribute {name!r}; its public names are {', '.join(__all__)}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

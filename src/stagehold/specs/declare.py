@@ -40,9 +40,7 @@ class Books(StrEnum):
 
     NONE = "none"
     QUERIED = "queried"  # low: tokens of a claim that opens
-    SPLICED = (
-        "spliced"  # low: tokens loaded; high: tokens of the claim that the tree had by then (loss: covered)
-    )
+    SPLICED = "spliced"  # low: tokens loaded; high: tokens of the claim that the tree had by then (loss: covered)
     LOSS = "loss"  # low: tokens; high: the number of a `Loss` member
 
 
@@ -163,9 +161,7 @@ def state(name: IntEnum, kind: Kind, doc: str, owns: str = "", **more: Any) -> S
     return State(name=name, kind=kind, doc=doc, owns=names(owns), **more)
 
 
-def row(
-    source: IntEnum | str, event: str, outcome: IntEnum | None, target: IntEnum, why: str, **more: Any
-) -> Row:
+def row(source: IntEnum | str, event: str, outcome: IntEnum | None, target: IntEnum, why: str, **more: Any) -> Row:
     """A row in table form: `takes` and `releases` are comma-separated texts."""
     for key in ("takes", "releases"):
         more[key] = names(more.get(key, ""))

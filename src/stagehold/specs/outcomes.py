@@ -224,6 +224,17 @@ class SkipReason(StrEnum):
     NO_BUDGET = "no_budget"
 
 
+class AdmissionOutcome(StrEnum):
+    """What `commit` tells the scheduler."""
+
+    ADMITTED = "admitted"
+    NO_ROOM = "no_room"
+    DEFERRED = "deferred"
+    DEFER_CAP = "defer_cap"
+    UNFIT = "unfit"
+    SHRUNK = "shrunk"
+
+
 class Taken(IntEnum):
     """The answer of a step without a decision, and of one that was refused."""
 

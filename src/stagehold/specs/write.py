@@ -72,8 +72,6 @@ WRITE = MachineSpec(
             clock="write_wait_limit"),
         row(S.QUEUED, "start", Start.GONE, S.DROPPED, "node evicted, or its parent's write dropped",
             effect="unqueue", releases="backlog"),
-        row(S.QUEUED, "split", None, S.QUEUED, "a sibling is born queued with its share and the same clock",
-            effect="split", clock="write_wait_limit"),
         row(S.QUEUED, "timeout", None, S.DROPPED, "too old", effect="unqueue", releases="backlog"),
         row(S.QUEUED, "drop", None, S.DROPPED, "decree", effect="unqueue", releases="backlog"),
         row(S.COPYING, "copied", Copied.WANTED, S.STORING, "device source released, put begins",

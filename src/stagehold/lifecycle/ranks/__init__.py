@@ -1,1 +1,1 @@
-"""Filled by its wing."""
+"""Who must agree before facts become events."""

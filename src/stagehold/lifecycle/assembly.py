@@ -1,0 +1,169 @@
+"""How the parts of an engine are put together: rules are bound to machines here, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from stagehold.kernels.copies import DeviceBytes, StagingBytes
+from stagehold.lifecycle.admission import AdmissionRules
+from stagehold.lifecycle.breaker import BreakerData, BreakerRules, LinkData, LinkRules
+from stagehold.lifecycle.claims import ClaimRules
+from stagehold.lifecycle.copies import Bytes, Copies
+from stagehold.lifecycle.core import Core
+from stagehold.lifecycle.facts import unpack
+from stagehold.lifecycle.holds import HoldRules
+from stagehold.lifecycle.launch import LaunchRules
+from stagehold.lifecycle.tick import Tick
+from stagehold.lifecycle.visits import Deliver, Visits
+from stagehold.lifecycle.writes import WriteRules
+from stagehold.machines import HandleKey, Journal, Machine, Sink, Stepper, bind
+from stagehold.specs.attachment import ATTACHMENT
+from stagehold.specs.config import EngineConfig
+from stagehold.specs.declare import Deadline
+from stagehold.specs.hold import HOLD, HoldState
+from stagehold.specs.outcomes import Agreed
+from stagehold.specs.request import REQUEST
+from stagehold.specs.store import STORE
+from stagehold.specs.tick import TICK
+from stagehold.specs.write import WRITE, WriteState
+
+
+class Together:
+    """Several rule objects as one: a name is looked up in each, in order."""
+
+    def __init__(self, *rules: object) -> None:
+        self._rules = rules
+
+    def __getattr__(self, name: str) -> Any:
+        for rules in self._rules:
+            if hasattr(rules, name):
+                return getattr(rules, name)
+        raise AttributeError(name)
+
+
+class TickRules:
+    """Decision `agreed`; effects of the two rows that are recorded."""
+
+    def agreed(self, _m: Machine, facts: Any) -> Agreed:
+        """SAME when every rank closed the same block last."""
+        return Agreed.SAME if unpack(facts).same else Agreed.DIVERGED
+
+    def quarantine(self, _m: Machine, _arg: Any) -> None:
+        """Going on without the store tier is the group's policy; see `attachment`."""
+
+    def halt(self, _m: Machine, _arg: Any) -> None:
+        """Nothing is left to do when the engine closes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What an engine is made of."""
+
+    core: Core
+    launches: LaunchRules
+    holds: HoldRules
+    admission: AdmissionRules
+    writes: WriteRules
+    visits: Visits
+    phases: Tick
+    tick: Machine
+    pass_: Stepper  # steps the ordinary pass, which leaves no record
+    halt: Stepper  # steps what is recorded
+
+    def drop_all(self) -> None:
+        """Every hold and write that is not bound to an IO is told to stop."""
+        core = self.core
+        for h in list(core.holds.values()):
+            if h.state in (HoldState.PARKED, HoldState.FETCHING, HoldState.READY):
+                core.steps.hold.drop(h)
+                core.settle()
+        for w in list(core.writes.values()):
+            w.data.unwanted = True
+            if w.state in (WriteState.QUEUED, WriteState.STORING):
+                core.steps.write.drop(w)
+                core.settle()
+
+    def run_out(self) -> None:
+        """The store is closed, so every IO has ended: give its buffers back, by operation number."""
+        operations = self.core.operations
+        for operation in sorted(operations.live.values(), key=lambda operation: operation.number):
+            if not operations.withdraw(operation):
+                operations.retire(operation)
+            operation.good = 0
+            self.phases.end(operation)
+            if operations.live and operation.number in operations.live:
+                raise AssertionError("an operation began while the engine was closing")
+
+
+def assemble(config: EngineConfig, sink: Sink, copies: Copies, deliver: Deliver, *, strict: bool) -> Parts:
+    """Build the parts of one engine and bind its machines."""
+    journal = Journal(sink=sink)
+    core = Core(config, journal, copies, attach_bytes(config))
+    launches = LaunchRules(core)
+    claims = ClaimRules(core, launches)
+    admission = AdmissionRules(core, launches, claims)
+    holds = HoldRules(core)
+    writes = WriteRules(core, launches)
+    breaker = BreakerRules(core, launches)
+    dropped: list[Callable[[], None]] = []
+    link = LinkRules(core, lambda: [drop() for drop in dropped])
+    arm = Arming(core, launches)
+    rules: dict[str, tuple[Any, object]] = {
+        "request": (REQUEST, Together(launches, claims, admission)),
+        "hold": (HOLD, holds),
+        "write": (WRITE, writes),
+        "store": (STORE, breaker),
+        "attachment": (ATTACHMENT, link),
+    }
+    steps = SimpleNamespace()
+    for name, (spec, rule) in rules.items():
+        bound = bind(spec, decisions=rule, effects=rule, journal=journal, arm=arm.of(name), strict=strict)
+        setattr(steps, name, bound)
+    core.steps = steps
+    core.breaker = steps.store.birth(BreakerData(), HandleKey("store", 0, b""))
+    core.link = steps.attachment.birth(LinkData(), HandleKey("attachment", 0, b""))
+    halt = bind(TICK, decisions=TickRules(), effects=TickRules(), journal=journal, arm=None, strict=True)
+    silent = bind(TICK, decisions=TickRules(), effects=TickRules(), journal=None, arm=None, strict=True)
+    tick = halt.birth(None, HandleKey("tick", 0, b""))
+    phases = Tick(core, launches, holds, breaker, link)
+    visits = Visits(core, admission, holds, deliver)
+    parts = Parts(core, launches, holds, admission, writes, visits, phases, tick, silent, halt)
+    dropped.append(parts.drop_all)
+    return parts
+
+
+def attach_bytes(config: EngineConfig) -> Bytes | None:
+    """The tensors of a configuration that asks for them."""
+    if config.parts == 0:
+        return None
+    device = DeviceBytes(config.parts, config.page_part_bytes, config.device_pages)
+    return Bytes(device, StagingBytes(config.parts, config.page_part_bytes, config.staging_pages))
+
+
+class Arming:
+    """Starts the clock of a state that was just entered, from the limit that its declaration names."""
+
+    def __init__(self, core: Core, launches: LaunchRules) -> None:
+        self.core = core
+        self.launches = launches
+
+    def of(self, kind: str) -> Callable[[Machine, Deadline], None]:
+        """The hook for one machine."""
+
+        def arm(m: Machine, deadline: Deadline) -> None:
+            if deadline.limit == "retry_interval_ticks":
+                self.launches.pace(m)
+            else:
+                self.core.clock.arm(kind, m, (m.state, deadline.event), self._ticks(m, deadline.limit))
+
+        return arm
+
+    def _ticks(self, m: Machine, limit: str) -> int:
+        if limit == "open_limit":
+            rest: int = m.data.rest
+            return rest
+        ticks: int = getattr(self.core.limits, limit)
+        return ticks

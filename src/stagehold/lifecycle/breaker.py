@@ -1,0 +1,191 @@
+"""Rules of *store* and *attachment*: is the store asked at all, and is there one?
+
+Both are decided by agreed results only. A store is believed after it has brought back a test page that was put
+there a moment before, at attaching and after every outage.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+from stagehold.lifecycle.core import Core
+from stagehold.lifecycle.launch import LaunchRules
+from stagehold.lifecycle.operations import Kind, Operation
+from stagehold.machines import Machine
+from stagehold.specs.outcomes import Probed, Result, Started
+
+TEST_PAGE = blake2b(b"stagehold test page", digest_size=32).digest()
+"""Page key of the test page; no chain key equals it but by a collision of the hash."""
+
+
+@dataclass(slots=True, eq=False)
+class BreakerData:
+    """Payload of *store*: results of the window as (tick, fault), and how long the next rest is."""
+
+    epoch: int = 0
+    rest: int = 0
+    window: deque[tuple[int, bool]] = field(default_factory=deque)
+    test: TestPage | None = None
+
+
+@dataclass(slots=True, eq=False)
+class LinkData:
+    """Payload of *attachment*."""
+
+    test: TestPage | None = None
+    reason: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class TestPage:
+    """One round trip of the test page: put it, get it, compare."""
+
+    operation: int
+    reading: bool
+    buffer: bytearray
+
+
+def test_bytes(length: int) -> bytearray:
+    """The content of the test page, `length` bytes: the byte positions modulo 251, a prime, so that shifts show."""
+    return bytearray((bytes(range(251)) * (length // 251 + 1))[:length])
+
+
+class RoundTrip:
+    """Sends the two operations of a test page and says when, and how, they have ended."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+
+    def begin(self, kind: Kind, owner: int) -> TestPage:
+        """Put the page."""
+        page = TestPage(0, reading=False, buffer=test_bytes(self.core.config.page_bytes))
+        page.operation = self._send(kind, owner, page)
+        return page
+
+    def _send(self, kind: Kind, owner: int, page: TestPage) -> int:
+        names = self.core.names([TEST_PAGE])
+        buffers = [memoryview(page.buffer)]
+
+        def start(number: int) -> None:
+            store = self.core.store
+            assert store is not None, "a test page without a store"
+            call = store.get_into if page.reading else store.put
+            call(number, names, buffers, self.core.clock.tick)
+
+        return self.core.begin(kind, owner, start).number
+
+    def ended(self, page: TestPage, operation: Operation, kind: Kind) -> bool | None:
+        """After an operation of the page: None while the second is on its way, else whether the page came back."""
+        if operation.good != 1:
+            return False
+        if not page.reading:
+            page.reading = True
+            page.buffer = bytearray(len(page.buffer))
+            page.operation = self._send(kind, operation.owner, page)
+            return None
+        return page.buffer == test_bytes(len(page.buffer))
+
+
+class BreakerRules:
+    """Decisions `result` and `probed`; effects that rest, probe and recover."""
+
+    def __init__(self, core: Core, launches: LaunchRules) -> None:
+        self.core = core
+        self.launches = launches
+        self.trips = RoundTrip(core)
+
+    def observe(self, *, fault: bool) -> None:
+        """Enter one agreed result of this epoch into the window, and let the old ones fall out."""
+        core, window = self.core, self.core.breaker.data.window
+        window.append((core.clock.tick, fault))
+        while window[0][0] <= core.clock.tick - core.limits.suspect_window:
+            window.popleft()
+
+    def result(self, m: Machine, _arg: Any) -> Result:
+        """TRIPPED at the limits' share of faults, once the window holds enough results to mean anything."""
+        window, limits = m.data.window, self.core.limits
+        faults = sum(fault for _, fault in window)
+        if len(window) >= limits.trip_results and faults >= limits.trip_ratio * len(window):
+            return Result.TRIPPED
+        return Result.FAULTY if faults else Result.CLEAN
+
+    def probed(self, _m: Machine, good: bool) -> Probed:
+        """What the round trip showed."""
+        return Probed.GOOD if good else Probed.BAD
+
+    def rest(self, m: Machine, _arg: Any) -> None:
+        """Too many faults: do not ask for a while."""
+        m.data.rest = self.core.limits.open_limit
+        self._new_epoch(m)
+
+    def rest_longer(self, m: Machine, _arg: Any) -> None:
+        """The probe failed: twice as long, up to the cap."""
+        m.data.rest = min(2 * m.data.rest, self.core.limits.open_limit_cap)
+        self._strike_probe(m)
+        self._new_epoch(m)
+
+    def _strike_probe(self, m: Machine) -> None:
+        self.core.ledger.give("probe", m.number)
+
+    def _new_epoch(self, m: Machine) -> None:
+        m.data.epoch += 1
+        m.data.window.clear()
+        m.data.test = None
+        self.core.epoch += 1
+
+    def probe(self, m: Machine, _arg: Any) -> None:
+        """One round trip decides."""
+        m.data.epoch += 1
+        m.data.test = self.trips.begin(Kind.PROBE, m.number)
+        self.core.ledger.take("probe", m.number, b"")
+
+    def recover(self, m: Machine, _arg: Any) -> None:
+        """The store answers again: wake every retry that was waiting for that."""
+        self._strike_probe(m)
+        self._new_epoch(m)
+        m.data.rest = 0
+        self.core.post(self._wake, m)
+
+    def _wake(self, _m: Machine, _arg: Any) -> None:
+        self.launches.recovered()
+
+    def close(self, m: Machine, _arg: Any) -> None:
+        """The engine goes; a probe in flight is its own operation's business."""
+        if ("probe", m.number) in self.core.ledger.entries:
+            self._strike_probe(m)
+        m.data.test = None
+
+
+class LinkRules:
+    """Decision `started`; effects that open, drop and close."""
+
+    def __init__(self, core: Core, drop_all: Callable[[], None]) -> None:
+        self.core = core
+        self.trips = RoundTrip(core)
+        self._drop_all = drop_all
+
+    def started(self, _m: Machine, good: bool) -> Started:
+        """What the self-test showed."""
+        return Started.READY if good else Started.REFUSED
+
+    def open_link(self, m: Machine, _arg: Any) -> None:
+        """Run the self-test."""
+        m.data.test = self.trips.begin(Kind.SELFTEST, m.number)
+        self.core.ledger.take("link", m.number, b"")
+
+    def close_link(self, m: Machine, _arg: Any) -> None:
+        """Let go of the store; what still flies keeps its own buffers."""
+        m.data.test = None
+        if ("link", m.number) in self.core.ledger.entries:
+            self.core.ledger.give("link", m.number)
+
+    def drop_all(self, m: Machine, _arg: Any) -> None:
+        """Every hold and write is told to stop; their IO runs out."""
+        self.core.post(self._decree, m)
+
+    def _decree(self, _m: Machine, _arg: Any) -> None:
+        self._drop_all()

@@ -1,0 +1,178 @@
+"""What all rules share: the tree, the pools, the books, the clock, and the queue of a cascade.
+
+`Core` decides nothing. It offers the few acts that more than one rule needs (make room, allocate, name pages) and
+holds every machine that is alive, by number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from stagehold.cache.beliefs import Beliefs
+from stagehold.cache.components.full import FULL
+from stagehold.cache.host import HostTier
+from stagehold.cache.keys import Chain, object_name
+from stagehold.cache.pools import Pool, StagingPool
+from stagehold.cache.stores.protocol import Buffer, Store
+from stagehold.cache.tree import Tree
+from stagehold.lifecycle.clock import Clock
+from stagehold.lifecycle.copies import Bytes, Copies
+from stagehold.lifecycle.data import Plan
+from stagehold.lifecycle.errors import InvariantBroken
+from stagehold.lifecycle.ledger import Ledger
+from stagehold.lifecycle.operations import Kind, Operation, Operations
+from stagehold.machines import Journal, Machine
+from stagehold.specs.attachment import AttachmentState
+from stagehold.specs.config import EngineConfig
+from stagehold.specs.outcomes import HostMode
+from stagehold.specs.store import StoreState
+
+Step = Callable[[Machine, Any], Any]
+
+
+class Steppers(Protocol):
+    """The bound machines, one attribute each; every event of a machine is a method of its stepper."""
+
+    request: Any
+    hold: Any
+    write: Any
+    store: Any
+    attachment: Any
+    tick: Any
+
+
+class Core:
+    """Shared parts of one engine; plain objects of one thread."""
+
+    steps: Steppers
+    breaker: Machine
+    link: Machine
+
+    def __init__(self, config: EngineConfig, journal: Journal, copies: Copies, tensors: Bytes | None) -> None:
+        self.config = config
+        self.limits = config.limits
+        self.journal = journal
+        self.copies = copies
+        self.tensors = tensors
+        self.store: Store | None = None
+        self.device = Pool(config.device_pages, "device")
+        self.staging = StagingPool(config.staging_pages, "staging")
+        self.tree = Tree(config.page_size, {FULL: self.device})
+        self.host = HostTier(self.staging, config.staging_pages if config.host_memory_mode is HostMode.CACHE else 0)
+        self.beliefs = Beliefs(config.belief_capacity)
+        self.ledger = Ledger()
+        self.clock = Clock()
+        self.operations = Operations(config.operation_window)
+        self.requests: dict[int, Machine] = {}
+        self.holds: dict[int, Machine] = {}
+        self.writes: dict[int, Machine] = {}
+        self.visits: dict[int, Plan] = {}
+        self.spans: dict[tuple[bytes, int, int], int] = {}  # (last page key, start, last) -> hold that may be joined
+        self.reserved = 0  # device pages promised to committed requests and not yet allocated
+        self.committed = 0
+        self.epoch = 0  # moves whenever something that a parked hold or blocked write may wait for is given back
+        self.counts: Counter[str] = Counter()
+        self._cascade: deque[tuple[Step, Machine, Any]] = deque()
+
+    # Cascades
+
+    def post(self, step: Step, machine: Machine, arg: Any = None) -> None:
+        """Send an event from within a step; it is worked off before any outside event."""
+        self._cascade.append((step, machine, arg))
+
+    def settle(self) -> None:
+        """Work off the cascade, in the order in which it was posted."""
+        while self._cascade:
+            step, machine, arg = self._cascade.popleft()
+            step(machine, arg)
+
+    def close_span(self, hold: int) -> None:
+        """Nobody can join this hold any more."""
+        data = self.holds[hold].data
+        if self.spans.get((data.key, data.start, data.last)) == hold:
+            del self.spans[(data.key, data.start, data.last)]
+
+    # The store
+
+    @property
+    def attached(self) -> bool:
+        """Whether a store is in use."""
+        return self.link.state is AttachmentState.ATTACHED
+
+    @property
+    def store_open(self) -> bool:
+        """Whether the breaker forbids asking the store."""
+        return self.breaker.state in (StoreState.OPEN, StoreState.PROBING)
+
+    def begin(self, kind: Kind, owner: int, start: Callable[[int], None]) -> Operation:
+        """A new operation of the current epoch of the breaker."""
+        return self.operations.begin(kind, owner, start, self.breaker.data.epoch)
+
+    def keys(self, chain: Chain, start: int, last: int) -> list[bytes]:
+        """Page keys of pages [start, last)."""
+        return [chain.page_key(page) for page in range(start, last)]
+
+    def names(self, keys: Iterable[bytes]) -> list[bytes]:
+        """Object names of page keys in the store."""
+        return [object_name(key, component=FULL) for key in keys]
+
+    def buffers(self, pages: Iterable[int]) -> list[Buffer]:
+        """The bytes of staging pages; empty views when no tensors are attached."""
+        if self.tensors is None:
+            return [memoryview(bytearray()) for _ in pages]
+        return [self.tensors.page(page) for page in pages]
+
+    # Room
+
+    def room(self) -> int:
+        """Device pages that may still be promised: free + evictable - promised."""
+        return self.device.free_count + self.tree.evictable - self.reserved
+
+    def allocate_device(self, pages: int) -> list[int]:
+        """`pages` slots, evicting as needed. The caller has looked at the room; failing here is a bug."""
+        if self.device.free_count < pages:
+            self.tree.evict(pages - self.device.free_count)
+        slots = self.device.alloc(pages)
+        if slots is None:
+            raise InvariantBroken(
+                f"{pages} device pages were promised, {self.device.free_count} free, {self.tree.evictable} evictable"
+            )
+        return slots
+
+    def insert(self, chain: Chain, start: int, slots: list[int]) -> list[int]:
+        """Publish `slots` as pages from `start` on; returns the slots that the tree shows there now.
+
+        Pages that a sibling has published meanwhile stay the sibling's, and ours go back to the pool.
+        """
+        if not slots:
+            return []
+        end = start + len(slots)
+        duplicates = [
+            slot for given in self.tree.insert(chain, start, end, slots).duplicates.values() for slot in given
+        ]
+        self.device.free(duplicates)
+        return list(self.tree.slots(chain, start, end)) if duplicates else slots
+
+    def staging_free(self) -> int:
+        """Staging pages that can be had now, counting what the host tier would give up."""
+        return self.staging.free_count + self.host.reclaimable
+
+    def allocate_staging(self, pages: int) -> list[int]:
+        """`pages` staging pages; the caller has looked at `staging_free`."""
+        self.host.reclaim(pages)
+        taken = self.staging.alloc(pages)
+        if taken is None:
+            raise InvariantBroken(f"{pages} staging pages were promised, {self.staging.free_count} are free")
+        return taken
+
+    def free_staging(self, pages: list[int]) -> None:
+        """Give staging pages back, and let those that wait for them look again."""
+        self.staging.free(pages)
+        self.epoch += 1
+
+    def keep_staging(self, keys: list[bytes], pages: list[int]) -> None:
+        """Verified pages that nobody needs any more: to the host tier where it has room, free otherwise."""
+        self.host.keep(keys, pages)
+        self.epoch += 1

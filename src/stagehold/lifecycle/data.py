@@ -1,0 +1,143 @@
+"""What each instance carries besides its state: the payloads of request, hold and write.
+
+A payload is written by the effects of its own machine and by nobody else. Machines name each other by number, so
+that no instance is in a reference cycle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from stagehold.cache.keys import Chain
+from stagehold.specs.outcomes import AdmissionOutcome, Loss, SkipReason
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Handle:
+    """One attempt of one request; a late completion of an old attempt can never touch a new one."""
+
+    rid: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An open visit: what admission would give. Valid until `commit` or `release`, in the same pass."""
+
+    handle: Handle
+    serial: int
+    live_pages: int
+    promised_pages: int
+    extend_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """No plan for this request in this pass, and why."""
+
+    handle: Handle
+    reason: SkipReason
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What `commit` gave. `slots` holds one page slot for each page of the hit prefix, in order."""
+
+    handle: Handle
+    outcome: AdmissionOutcome
+    hit_tokens: int = 0
+    device_hit_tokens: int = 0
+    store_hit_tokens: int = 0
+    extend_tokens: int = 0
+    slots: tuple[int, ...] = ()
+
+    @property
+    def admitted(self) -> bool:
+        """Whether the request runs now."""
+        return self.outcome is AdmissionOutcome.ADMITTED
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """Page slots newly allocated for a request, in order; empty when its last page had room."""
+
+    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NoRoom:
+    """The device pool cannot give the pages; retract somebody, or wait."""
+
+    wanted_pages: int
+    room_pages: int
+
+
+@dataclass(slots=True, eq=False)
+class RequestData:
+    """Payload of *request*. Lengths are pages unless the name says tokens."""
+
+    handle: Handle
+    chain: Chain
+    namespace: bytes
+    prompt_tokens: int
+    max_new_tokens: int
+    arrival: int
+    hit_limit: int  # whole pages of the prompt that leave at least one token to compute
+    known_end: int = 0  # pages from the root that the store is known to reach; 0: not known
+    query: int = 0  # operation number of the lookup in flight
+    asked_from: int = 0
+    hold: int = 0  # number of the hold that this request has a claim on
+    claim_tokens: int = 0  # open tokens of that claim
+    look_again: bool = False  # a lookup found nothing: a write acknowledged since then makes the retry due
+    wait_from: int = -1  # tick of the first visit that was skipped because of the store
+    lock: Any = None  # receipt of the path lock
+    slots: list[int] = field(default_factory=list)  # page table while committed: tree pages, then own pages
+    published: int = 0  # pages of `slots` that belong to the tree
+    n_tokens: int = 0  # tokens with a place in `slots`
+    reserve: int = 0  # pages promised by admission and not yet allocated
+    device_hit_tokens: int = 0
+    store_hit_tokens: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class HoldData:
+    """Payload of *hold*: the span [start, last) of `chain`, anchored at `start`."""
+
+    chain: Chain
+    namespace: bytes
+    start: int
+    last: int
+    key: bytes  # page key of the last page
+    claims: list[int] = field(default_factory=list)  # request numbers, in order of their claims
+    staging: list[int] = field(default_factory=list)  # staging page of each page of the span
+    pin: Any = None
+    span: Any = None  # tree receipt of the pages that a load writes
+    operation: int = 0
+    visitor: int = 0  # the request whose visit is open
+    cause: Loss = Loss.EXPIRED  # why the claimants lose their tokens if the hold ends in `expired`
+    passed: int = 0  # younger holds that took staging past this one
+    tried_at: int = -1  # the room epoch of the last IO commit that left it parked
+
+
+@dataclass(slots=True, eq=False)
+class WriteData:
+    """Payload of *write*: pages [first, last) of `chain`."""
+
+    chain: Chain
+    namespace: bytes
+    first: int
+    last: int
+    keys: tuple[bytes, ...]
+    staging: list[int] = field(default_factory=list)
+    span: Any = None
+    operation: int = 0
+    not_before: int = 0
+    unwanted: bool = False
+    tried_at: int = -1
+    hosted: bool = False
+
+    @property
+    def pages(self) -> int:
+        """Pages of the intent."""
+        return self.last - self.first

@@ -1,0 +1,409 @@
+"""The public face: everything that a scheduler may call, and all of it.
+
+The engine belongs to one thread. Its first act in every pass is `tick`; then come visits (`select`, then `commit`
+or `release`), and the life of what was admitted (`extend`, `publish`, `finish`). It holds no clock but the tick.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from stagehold.cache.keys import Chain, Namespace
+from stagehold.cache.stores.protocol import Store
+from stagehold.kernels.copies import DeviceBytes
+from stagehold.lifecycle.assembly import Parts, assemble
+from stagehold.lifecycle.books import Violation, check
+from stagehold.lifecycle.copies import Copies, PromptCopies
+from stagehold.lifecycle.data import Admission, Extension, Handle, NoRoom, Plan, RequestData, Skip
+from stagehold.lifecycle.errors import InvariantBroken, Misuse, UnknownHandle
+from stagehold.lifecycle.guard import exclusive
+from stagehold.lifecycle.ranks.solo import Facts, Group, Solo
+from stagehold.lifecycle.snapshots import Snapshot, put_back, take
+from stagehold.lifecycle.stats import Stats, Tally
+from stagehold.lifecycle.visits import Deliver, deliver_all
+from stagehold.machines import Block, HandleKey, Machine, Sink
+from stagehold.specs.attachment import AttachmentState
+from stagehold.specs.config import EngineConfig
+from stagehold.specs.hold import HoldState
+from stagehold.specs.outcomes import WritePolicy
+from stagehold.specs.request import RequestState
+from stagehold.specs.write import WriteState
+
+ENDED = (RequestState.FINISHED, RequestState.RETRACTED, RequestState.ABORTED)
+
+
+class Roster:
+    """Who is alive, by request id, and which attempt each id has come to."""
+
+    def __init__(self) -> None:
+        self.alive: dict[str, Machine] = {}
+        self.attempts: dict[str, int] = {}
+        self.arrivals = 0
+
+
+class Engine:
+    """One rank's engine. `sink` receives each tick's audit block; `strict` checks all books after every tick.
+
+    `store` is attached at once: its self-test runs in the first ticks, and requests that arrive meanwhile are
+    launched when it has passed. The engine closes the store that it was given.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        *,
+        store: Store | None = None,
+        group: Group | None = None,
+        sink: Sink | None = None,
+        strict: bool = False,
+        copies: Copies | None = None,
+        deliver: Deliver = deliver_all,
+    ) -> None:
+        self.config = config
+        self.strict = strict
+        self._thread = threading.current_thread()
+        self._running: str | None = None
+        self._closed = False
+        self._group = group or Solo()
+        self._tally = Tally(sink)
+        self._parts: Parts = assemble(config, self._tally.block, copies or PromptCopies(), deliver, strict=strict)
+        self._roster = Roster()
+        if store is not None:
+            self._attach(store)
+
+    # The pass
+
+    @exclusive
+    def tick(self) -> None:
+        """Poll, agree, apply, time, issue, record: first in every pass, in every kind of loop."""
+        self._proceed(self._group.exchange(self._poll()))
+
+    @exclusive
+    def poll(self) -> Facts:
+        """The first part of `tick`, for loops that do the exchange themselves. Acts on nothing."""
+        return self._poll()
+
+    @exclusive
+    def proceed(self, agreed: Facts) -> None:
+        """The last part of `tick`: act on what all ranks agreed on."""
+        self._proceed(agreed)
+
+    def _poll(self) -> Facts:
+        self._must_be_open("tick")
+        parts = self._parts
+        if parts.core.visits:
+            names = ", ".join(str(plan.handle) for plan in parts.core.visits.values())
+            raise Misuse(f"tick: visits are open ({names}); end each with commit or release in its own pass")
+        parts.pass_.tick(parts.tick)
+        facts = parts.phases.poll()
+        parts.pass_.polled(parts.tick)
+        return facts
+
+    def _proceed(self, agreed: Facts) -> None:
+        parts, step = self._parts, self._parts.pass_
+        step.agreed(parts.tick, agreed)
+        parts.phases.apply(agreed)
+        step.applied(parts.tick)
+        parts.phases.time()
+        step.timed(parts.tick)
+        parts.phases.issue()
+        step.issued(parts.tick)
+        parts.phases.record()
+        step.recorded(parts.tick)
+        self._check()
+
+    def _check(self) -> None:
+        if not self.strict and self._parts.core.ledger.token_gap == 0:
+            return
+        violations = check(self._parts.core) if self.strict else [Violation("tokens", "the token books do not balance")]
+        for violation in violations:
+            self._tally.violations += 1
+            if self.strict:
+                raise InvariantBroken(f"tick {self._parts.core.clock.tick}: {violation.book}: {violation.what}")
+
+    # Requests that wait
+
+    @exclusive
+    def arrive(self, rid: str, tokens: ArrayLike, namespace: Namespace, max_new_tokens: int) -> Handle:
+        """A request: `tokens` are its prompt's ids (1-D, integers in [0, 2**32)). It is launched in the next tick."""
+        self._must_be_open("arrive")
+        chain = Chain(namespace, np.asarray(tokens), self.config.page_size)
+        if rid in self._roster.alive:
+            raise Misuse(
+                f"arrive: request {rid!r} is alive as {self._roster.alive[rid].data.handle}; finish or abort it first"
+            )
+        if chain.n_tokens == 0 or max_new_tokens < 1:
+            raise Misuse(f"arrive {rid!r}: expected at least one prompt token and max_new_tokens >= 1, "
+                         f"got {chain.n_tokens} and {max_new_tokens}")  # fmt: skip
+        total = chain.n_tokens + max_new_tokens
+        if total > self.config.largest_request_tokens:
+            raise Misuse(f"arrive {rid!r}: {chain.n_tokens} + {max_new_tokens} tokens are {total}, more than "
+                         f"largest_request_tokens={self.config.largest_request_tokens}")  # fmt: skip
+        return self._enter(rid, chain, max_new_tokens)
+
+    def _enter(self, rid: str, chain: Chain, max_new_tokens: int) -> Handle:
+        roster = self._roster
+        attempt = roster.attempts.get(rid, -1) + 1
+        roster.attempts[rid] = attempt
+        handle = Handle(rid, attempt)
+        digest = chain.namespace.digest(self.config.page_size)
+        roster.arrivals += 1
+        data = RequestData(
+            handle, chain, digest, chain.n_tokens, max_new_tokens, roster.arrivals,
+            hit_limit=(chain.n_tokens - 1) // self.config.page_size,
+        )  # fmt: skip
+        m = self._parts.core.steps.request.birth(data, HandleKey(rid, attempt, digest))
+        self._parts.core.requests[m.number] = m
+        roster.alive[rid] = m
+        self._parts.phases.arrivals.append(m)
+        return handle
+
+    @exclusive
+    def select(self, handle: Handle, budget: int) -> Plan | Skip:
+        """Look at one waiting request; `budget` is how many tokens this pass may still compute (>= 1)."""
+        return self._parts.visits.select(self._machine(handle), budget)
+
+    @exclusive
+    def commit(self, plan: Plan) -> Admission:
+        """End a visit: admitted with what was delivered, or the reason. `PartialDelivery` after a rollback."""
+        return self._parts.visits.commit(self._machine(plan.handle), plan)
+
+    @exclusive
+    def release(self, plan: Plan) -> None:
+        """End a visit without admitting."""
+        self._parts.visits.release(self._machine(plan.handle), plan)
+
+    # Requests that run
+
+    @exclusive
+    def extend(self, handle: Handle, n_tokens: int, tokens: ArrayLike | None = None) -> Extension | NoRoom:
+        """Room for `n_tokens` more tokens of the request; `tokens` are the ids of decoded ones (1-D), in order.
+
+        Within prompt and `max_new_tokens` there is always room. Beyond them it may be refused, and nothing changes.
+        """
+        m = self._committed(handle, "extend")
+        core, data = self._parts.core, m.data
+        need = max(0, -(-(data.n_tokens + n_tokens) // self.config.page_size) - len(data.slots))
+        beyond = max(0, need - data.reserve)
+        if beyond > core.room():
+            return NoRoom(need, core.room() + data.reserve)
+        slots = core.allocate_device(need)
+        data.slots.extend(slots)
+        core.reserved -= need - beyond
+        data.reserve -= need - beyond
+        data.n_tokens += n_tokens
+        if tokens is not None:
+            data.chain.extend(np.asarray(tokens))
+        self._recount(m)
+        return Extension(tuple(slots))
+
+    def _recount(self, m: Machine) -> None:
+        data = m.data
+        self._parts.core.ledger.change("slots", m.number, data.reserve + len(data.slots) - data.published)
+
+    @exclusive
+    def publish(self, handle: Handle, upto: int) -> None:
+        """The KV of the first `upto` tokens is in the request's slots: whole pages of it enter the tree."""
+        self._publish(self._committed(handle, "publish"), upto)
+
+    def _publish(self, m: Machine, upto: int) -> None:
+        core, data = self._parts.core, m.data
+        if not 0 <= upto <= data.n_tokens:
+            raise Misuse(f"publish({data.handle}): {upto} tokens, but slots were given for {data.n_tokens}")
+        first, last = data.published, min(upto, data.chain.n_tokens) // self.config.page_size
+        if last <= first:
+            return
+        data.slots[first:last] = core.insert(data.chain, first, data.slots[first:last])
+        data.published = last
+        self._parts.admission.move_lock(data, last)
+        self._recount(m)
+        if self.config.write_policy is WritePolicy.WRITE_THROUGH:
+            self._parts.writes.offer_span(data.chain, data.namespace, first, last)
+            core.settle()
+
+    def page_slots(self, handle: Handle) -> tuple[int, ...]:
+        """The request's page table: slot of each of its pages, the tree's first."""
+        return tuple(self._committed(handle, "page_slots").data.slots)
+
+    @exclusive
+    def finish(self, handle: Handle) -> None:
+        """The request ended well: every whole page with known tokens is published, the rest goes back."""
+        m = self._committed(handle, "finish")
+        self._publish(m, m.data.n_tokens)
+        self._end(m, self._parts.core.steps.request.finish)
+
+    @exclusive
+    def retract(self, handle: Handle) -> Handle:
+        """Take the slots back; what was published stays. The next attempt, under its new handle, starts in `queued`."""
+        m = self._committed(handle, "retract")
+        data: RequestData = m.data
+        self._end(m, self._parts.core.steps.request.retract)
+        left = data.max_new_tokens - (data.chain.n_tokens - data.prompt_tokens)
+        return self._enter(data.handle.rid, data.chain, max(1, left))
+
+    @exclusive
+    def abort(self, handle: Handle) -> None:
+        """End the request, whatever it is doing; an open visit to it ends, too."""
+        self._end(self._machine(handle), self._parts.core.steps.request.abort)
+
+    def _end(self, m: Machine, step: Callable[[Machine], Any]) -> None:
+        core = self._parts.core
+        core.visits.pop(m.number, None)
+        step(m)
+        core.settle()
+        core.clock.disarm(m)
+        self._tally.max_issues = max(self._tally.max_issues, m.issues)
+        del core.requests[m.number]
+        del self._roster.alive[m.data.handle.rid]
+
+    def _machine(self, handle: Handle) -> Machine:
+        m = self._roster.alive.get(handle.rid)
+        if m is None or m.data.handle != handle:
+            raise UnknownHandle(
+                f"{handle} is not alive here" + (f"; {handle.rid!r} lives as {m.data.handle}" if m else "")
+            )
+        return m
+
+    def _committed(self, handle: Handle, call: str) -> Machine:
+        m = self._machine(handle)
+        if m.state is not RequestState.COMMITTED:
+            raise Misuse(f"{call}({handle}): it is {m.state.name.lower()}; only a committed request runs")
+        return m
+
+    # The store, and the end
+
+    @exclusive
+    def attach(self, store: Store) -> None:
+        """Use `store` from now on, once its self-test has passed."""
+        self._must_be_open("attach")
+        self._attach(store)
+
+    def _attach(self, store: Store) -> None:
+        core = self._parts.core
+        if core.link.state is not AttachmentState.DETACHED:
+            raise Misuse(f"attach: a store is {core.link.state.name.lower()}; detach it and tick until it is detached")
+        core.store = store
+        core.beliefs.forget()
+        core.steps.attachment.attach(core.link)
+        core.settle()
+
+    @exclusive
+    def detach(self) -> None:
+        """Stop using the store: holds and writes are dropped at once, their IO runs out over the next ticks."""
+        self._refuse_visits("detach")
+        self._parts.core.steps.attachment.detach(self._parts.core.link)
+        self._parts.core.settle()
+
+    @property
+    def attachment(self) -> AttachmentState:
+        """Where the store link stands."""
+        state = self._parts.core.link.state
+        assert isinstance(state, AttachmentState)
+        return state
+
+    @exclusive
+    def flush(self) -> None:
+        """Drop holds and queued writes, and empty the tree. Refused while anything runs, loads or copies."""
+        self._refuse_visits("flush")
+        core = self._parts.core
+        loading = sum(h.state is HoldState.LOADING for h in core.holds.values())
+        copying = sum(w.state is WriteState.COPYING for w in core.writes.values())
+        if core.committed or loading or copying:
+            busy = f"{core.committed} requests are committed, {loading} holds load, {copying} writes copy"
+            raise Misuse(f"flush: {busy}; wait for their end")
+        self._parts.drop_all()
+        core.settle()
+        core.tree.flush()
+        core.host.flush()
+
+    @exclusive
+    def drain(self, ticks: int, pause: Callable[[], None] | None = None) -> int:
+        """Tick until every write has ended, at most `ticks` times; then drop what is queued. Returns pages not written.
+
+        `pause` is called between ticks, for stores whose time is not the tick's.
+        """
+        core = self._parts.core
+        before = core.counts["stored_pages"]
+        pending: int = sum(w.data.pages for w in core.writes.values() if w.state is not WriteState.DRAINING)
+        for _ in range(ticks):
+            if not core.writes:
+                break
+            if pause is not None:
+                pause()
+            self._proceed(self._group.exchange(self._poll()))
+        for w in list(core.writes.values()):
+            if w.state is WriteState.QUEUED:
+                core.steps.write.drop(w)
+                core.settle()
+        return max(0, pending - (core.counts["stored_pages"] - before))
+
+    @exclusive
+    def close(self) -> None:
+        """End everything: requests are aborted, holds and writes dropped, the store closed, all IO waited for."""
+        if self._closed:
+            return
+        self._closed = True
+        core, parts = self._parts.core, self._parts
+        for m in list(self._roster.alive.values()):
+            self._end(m, core.steps.request.abort)
+        parts.drop_all()
+        core.settle()
+        core.steps.attachment.close(core.link)
+        if core.store is not None:
+            core.store.close()
+        parts.run_out()
+        core.steps.store.close(core.breaker)
+        core.host.flush()
+        parts.halt.halt(parts.tick)
+        parts.phases.record()
+        self._check()
+
+    def _must_be_open(self, call: str) -> None:
+        if self._closed:
+            raise Misuse(f"{call}: this engine is closed")
+
+    def _refuse_visits(self, call: str) -> None:
+        self._must_be_open(call)
+        if self._parts.core.visits:
+            raise Misuse(f"{call}: a visit is open; commit or release it first")
+
+    # Looking in
+
+    @property
+    def device_bytes(self) -> DeviceBytes | None:
+        """The tensors of the device pool, where bytes are attached."""
+        tensors = self._parts.core.tensors
+        return None if tensors is None else tensors.device
+
+    def state_of(self, handle: Handle) -> RequestState:
+        """Where a live request stands."""
+        state = self._machine(handle).state
+        assert isinstance(state, RequestState)
+        return state
+
+    def stats(self) -> Stats:
+        """Counters since the start, and what is owned now."""
+        return self._tally.stats(self._parts.core)
+
+    def digest(self) -> bytes:
+        """16 bytes that cover every block closed so far: equal on ranks that did the same."""
+        return self._parts.core.journal.digest
+
+    def last_block(self) -> Block | None:
+        """The block of the last tick."""
+        return self._tally.last
+
+    @exclusive
+    def snapshot(self) -> Snapshot:
+        """A copy of everything that can change, store included; refused while the store has workers of its own."""
+        return take(self._parts, (self._tally, self._roster))
+
+    @exclusive
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back to a snapshot of this engine. It can be used again."""
+        put_back(self._parts, (self._tally, self._roster), snapshot)

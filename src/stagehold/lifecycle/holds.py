@@ -1,0 +1,309 @@
+"""Own the rules of *hold*: one look at the live tree, then buffer, pin and IO together or nothing.
+
+A buffer is freed by the end of IO and by nothing else. Exactly one function gives up what a hold owns
+(`_release`), and one tells its claimants (`announce`), after the step that ended it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stagehold.lifecycle.claims import Ended
+from stagehold.lifecycle.core import Core
+from stagehold.lifecycle.data import HoldData
+from stagehold.lifecycle.operations import Kind
+from stagehold.machines import Machine, SpanKey
+from stagehold.specs.hold import HoldState
+from stagehold.specs.outcomes import Cut, Fetched, HoldEnd, IoCommit, Loss
+
+ENDS = {
+    HoldState.LOADING: Ended(HoldEnd.SPLICED, Loss.COVERED),
+    HoldState.COVERED: Ended(HoldEnd.COVERED, Loss.COVERED),
+    HoldState.LOST: Ended(HoldEnd.LOST, Loss.LOST),
+    HoldState.EXPIRED: Ended(HoldEnd.EXPIRED, Loss.EXPIRED),
+    HoldState.FAILED: Ended(HoldEnd.FAILED, Loss.FAILED),
+    HoldState.DROPPED: Ended(HoldEnd.DROPPED, Loss.DROPPED),
+}
+"""What the claimants of a hold are told, by the state that it went to."""
+
+PASSES_BEFORE_ELDERS_FIRST = 8
+"""Younger holds that may take staging past an older one before all of it is kept for the older one. Small fetches
+keep the store busy behind a large one; eight of them delay it by about one fetch each at most."""
+
+
+class HoldRules:
+    """Decisions `io_commit`, `fetched`, `cut`; effects that move buffer, pin and IO."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.elder: Machine | None = None  # the hold that staging is kept for, once it was passed too often
+
+    # Decisions
+
+    def io_commit(self, h: Machine, _arg: Any) -> IoCommit:
+        """The one look at the live tree before a fetch."""
+        core, data = self.core, h.data
+        if data.last - data.start > core.config.staging_pages:
+            return IoCommit.OVERSIZE
+        live = core.tree.full_match(data.chain, data.last)
+        if live >= data.last:
+            return IoCommit.COVERED
+        if live < data.start:
+            return IoCommit.LOST
+        if self._is_head_busy(h, live):
+            return IoCommit.HEAD_BUSY
+        local = core.host.reach(data.chain, live, data.last) == data.last
+        if not local and (core.store_open or not core.attached):
+            return IoCommit.STORE_OPEN
+        anchor = self._anchor(data, live)
+        if anchor is IoCommit.PIN_FULL:
+            return anchor
+        if local:
+            return IoCommit.LOCAL
+        return anchor if self._has_staging(h, data.last - live) else IoCommit.NO_STAGING
+
+    def _anchor(self, data: HoldData, live: int) -> IoCommit:
+        """How the live prefix would be protected: a set-wise charge against the cap, and room for it."""
+        core = self.core
+        if live == 0:
+            return IoCommit.NO_ANCHOR
+        if live > core.config.pin_cap:
+            return IoCommit.TOO_LARGE_TO_PIN
+        over_cap = core.tree.pinned + core.tree.pin_cost(data.chain, live) > core.config.pin_cap
+        if over_cap or core.tree.protect_cost(data.chain, live) > core.room():
+            return IoCommit.PIN_FULL
+        return IoCommit.PINNED
+
+    def _has_staging(self, h: Machine, pages: int) -> bool:
+        free = self.core.staging_free()
+        if self.elder is not None and self.elder is not h:
+            free -= self.elder.data.last - self.elder.data.start
+        return pages <= free
+
+    def _is_head_busy(self, h: Machine, live: int) -> bool:
+        """Whether a shorter span over the same head is parked, fetching, ready or planned."""
+        data = h.data
+        for (key, start, last), number in self.core.spans.items():
+            if number == h.number or not live < last <= data.last or last - start >= data.last - data.start:
+                continue
+            if data.chain.page_key(last - 1) == key:
+                return True
+        return False
+
+    def fetched(self, h: Machine, good: int) -> Fetched:
+        """Verified pages against the span and the threshold."""
+        if good == h.data.last - h.data.start:
+            return Fetched.WHOLE
+        return Fetched.HEAD if good >= self.core.config.threshold_pages else Fetched.NOTHING
+
+    def cut(self, h: Machine, _arg: Any) -> Cut:
+        """Is a head verified that is worth keeping?"""
+        return Cut.USABLE if self.usable(h) else Cut.HOPELESS
+
+    def usable(self, h: Machine) -> bool:
+        """Whether the agreed verified head of a fetch reaches the threshold."""
+        operation = self.core.operations.live.get(h.data.operation)
+        good = operation.good if operation is not None else 0
+        return good >= self.core.config.threshold_pages
+
+    # Effects: IO commit
+
+    def fetch(self, h: Machine, _arg: Any) -> int:
+        """Trim the head that the tree holds, take staging and pin, and send the fetch off."""
+        core, data = self.core, h.data
+        live = core.tree.full_match(data.chain, data.last)
+        pages = core.allocate_staging(data.last - live)
+        detail = self._anchor_at(h, live)
+        names = core.names(core.keys(data.chain, live, data.last))
+        buffers = core.buffers(pages)
+        core.ledger.take("staging", h.number, data.namespace, len(pages))
+        core.ledger.take("io", h.number, data.namespace)
+        data.staging = pages
+        data.operation = core.begin(Kind.FETCH, h.number, lambda n: self._send(n, names, buffers)).number
+        core.counts["fetched_tokens"] += len(pages) * core.config.page_size
+        return detail
+
+    def _send(self, number: int, names: list[bytes], buffers: list[Any]) -> None:
+        store = self.core.store
+        assert store is not None, "a fetch without a store"
+        store.get_into(number, names, buffers, self.core.clock.tick)
+
+    def take_local(self, h: Machine, _arg: Any) -> int:
+        """Every page is in staging already: share them."""
+        core, data = self.core, h.data
+        live = core.tree.full_match(data.chain, data.last)
+        detail = self._anchor_at(h, live)
+        data.staging = core.host.borrow(core.keys(data.chain, live, data.last))
+        core.ledger.take("staging", h.number, data.namespace, len(data.staging))
+        core.counts["local_tokens"] += len(data.staging) * core.config.page_size
+        return detail
+
+    def _anchor_at(self, h: Machine, live: int) -> int:
+        """Pin the anchor (perhaps with an empty receipt) and trim the span to what lies behind it."""
+        core, data = self.core, h.data
+        pinned = live if self._anchor(data, live) is IoCommit.PINNED else 0
+        data.pin = core.tree.pin(data.chain, pinned)
+        core.tree.touch(data.chain, live)
+        core.ledger.take("pin", h.number, data.namespace, pinned)
+        return self._reshape(h, live, data.last, Loss.TRIMMED)
+
+    def _reshape(self, h: Machine, start: int, last: int, reason: Loss) -> int:
+        """The span is now [start, last): its claims lose the rest, for one reason; returns the record's detail."""
+        core, data = self.core, h.data
+        tokens = (data.last - data.start - (last - start)) * core.config.page_size
+        core.close_span(h.number)
+        core.counts["hold_pages"] -= data.last - data.start - (last - start)
+        data.start, data.last, data.key = start, last, data.chain.page_key(last - 1)
+        core.spans.setdefault((data.key, start, last), h.number)
+        for number in data.claims:
+            core.requests[number].data.claim_tokens -= tokens
+        return core.ledger.lose(tokens * len(data.claims), reason)
+
+    # Effects: the end of a fetch
+
+    def verified(self, h: Machine, _good: int) -> None:
+        """Every page is there and right."""
+        self._end_io(h)
+
+    def _end_io(self, h: Machine) -> None:
+        h.data.operation = 0
+        self.core.ledger.give("io", h.number)
+
+    def keep_head(self, h: Machine, good: int) -> int:
+        """Keep what was verified; the tail is not there, so nobody believes in it any more."""
+        data = h.data
+        self._end_io(h)
+        self._forget(h, data.start + good)
+        tail = data.staging[good:]
+        del data.staging[good:]
+        self.core.ledger.change("staging", h.number, good)
+        self.core.free_staging(tail)
+        return self._reshape(h, data.start, data.start + good, Loss.FAILED)
+
+    def _forget(self, h: Machine, first: int) -> None:
+        """Beliefs and known ends beyond page `first` were wrong."""
+        core, data = self.core, h.data
+        core.beliefs.unteach(core.keys(data.chain, first, data.last))
+        for number in data.claims:
+            core.requests[number].data.known_end = first
+
+    def fail(self, h: Machine, good: int) -> None:
+        """Too little came back."""
+        self._forget(h, h.data.start + good)
+        self._end_io(h)
+        self._unpin(h)
+        self._release(h)
+        self.core.post(self.announce, h)
+
+    def cut_tail(self, h: Machine, _arg: Any) -> int:
+        """Keep the verified head; the tail and the IO that still writes to it go to a hold born draining."""
+        core, data = self.core, h.data
+        operation = core.operations.live[data.operation]
+        good = operation.good
+        middle = data.start + good
+        tail = HoldData(data.chain, data.namespace, middle, data.last, data.key)
+        tail.staging, tail.operation = data.staging[good:], operation.number
+        birth = SpanKey(data.namespace, data.key, middle, data.last)
+        drain = core.steps.hold.birth(tail, birth, HoldState.DRAINING)
+        core.holds[drain.number] = drain
+        operation.owner = drain.number
+        self._end_io(h)
+        core.ledger.change("staging", h.number, good)
+        core.ledger.take("staging", drain.number, data.namespace, len(tail.staging))
+        core.ledger.take("io", drain.number, data.namespace)
+        core.counts["hold_pages"] += data.last - middle
+        del data.staging[good:]
+        return self._reshape(h, data.start, middle, Loss.CUT)
+
+    def abandon_expired(self, h: Machine, _arg: Any) -> None:
+        """Nothing usable in time: the IO keeps the buffer, the claimants are told."""
+        self._abandon(h, Ended(HoldEnd.EXPIRED, Loss.EXPIRED))
+
+    def abandon_dropped(self, h: Machine, _arg: Any) -> None:
+        """Nobody wants it, or nobody may have it: the IO keeps the buffer."""
+        self._abandon(h, Ended(HoldEnd.DROPPED, Loss.DROPPED))
+
+    def _abandon(self, h: Machine, ended: Ended) -> None:
+        self._unpin(h)
+        self.core.close_span(h.number)
+        self.core.post(self._tell, h, ended)
+
+    def drained(self, h: Machine, _arg: Any) -> None:
+        """The IO is over; nobody reads what it brought."""
+        self._end_io(h)
+        self._release(h)
+
+    # Effects: ends without IO
+
+    def tell(self, h: Machine, _arg: Any) -> None:
+        """A parked hold ends; it owns nothing."""
+        self._release(h)
+        self.core.post(self.announce, h)
+
+    def tell_oversize(self, h: Machine, _arg: Any) -> None:
+        """A parked hold that could not fit in empty staging."""
+        self._release(h)
+        self.core.post(self._tell, h, Ended(HoldEnd.DROPPED, Loss.OVERSIZE))
+
+    def tell_short_staging(self, h: Machine, _arg: Any) -> None:
+        """A parked hold that waited too long for staging or pin."""
+        self._release(h)
+        self.core.post(self._tell, h, Ended(HoldEnd.EXPIRED, Loss.SHORT_STAGING))
+
+    def free(self, h: Machine, _arg: Any) -> None:
+        """A verified hold ends unspliced; its pages may stay in the host tier."""
+        self._unpin(h)
+        self._release(h)
+        self.core.post(self.announce, h)
+
+    def load(self, h: Machine, live: int) -> None:
+        """The visitor has queued the copies and published the tail: keep both ends until the copies have ended."""
+        core, data = self.core, h.data
+        data.span = core.tree.hold_span(data.chain, live, max(live, data.last))
+        data.operation = core.begin(Kind.LOAD, h.number, lambda n: core.copies.sent(n, core.clock.tick)).number
+        core.ledger.take("io", h.number, data.namespace)
+        self._unpin(h)
+        core.close_span(h.number)
+        core.post(self.announce, h)
+
+    def loaded(self, h: Machine, _arg: Any) -> None:
+        """The copies have ended."""
+        self.core.tree.release_span(h.data.span)
+        h.data.span = None
+        self._end_io(h)
+        self._release(h)
+
+    def _unpin(self, h: Machine) -> None:
+        self.core.tree.unpin(h.data.pin)
+        h.data.pin = None
+        self.core.ledger.give("pin", h.number)
+        self.core.epoch += 1
+
+    def _release(self, h: Machine) -> None:
+        """The hold is over: its staging goes back, its span is free for another."""
+        core, data = self.core, h.data
+        core.close_span(h.number)
+        core.counts["hold_pages"] -= data.last - data.start
+        core.clock.disarm(h)
+        if data.staging:
+            core.ledger.give("staging", h.number)
+            if h.state in (HoldState.READY, HoldState.PLANNED, HoldState.LOADING):
+                core.keep_staging(core.keys(data.chain, data.start, data.last), data.staging)
+            else:
+                core.free_staging(data.staging)
+            data.staging = []
+        core.epoch += 1
+        if not data.claims:
+            core.holds.pop(h.number, None)
+
+    # Claimants
+
+    def announce(self, h: Machine, _arg: Any) -> None:
+        """Tell every claimant how the hold ended, in order of their claims."""
+        self._tell(h, ENDS[HoldState(h.state)])
+
+    def _tell(self, h: Machine, ended: Ended) -> None:
+        for number in list(h.data.claims):
+            self.core.steps.request.hold_ended(self.core.requests[number], ended)
+        if h.state not in (HoldState.LOADING, HoldState.DRAINING):
+            self.core.holds.pop(h.number, None)

@@ -1,0 +1,229 @@
+"""Launches of *request*: is the store asked, for which pages, and when is it asked again?
+
+A launch looks at the live tree, at what is known of the store, and at the limits; it opens a query or a claim.
+Retries are paced here too: one timer a request, shortened by our own writes and by the store's recovery.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stagehold.lifecycle.core import Core
+from stagehold.lifecycle.data import HoldData, RequestData
+from stagehold.lifecycle.operations import Kind
+from stagehold.machines import Machine, SpanKey
+from stagehold.specs.hold import HoldState
+from stagehold.specs.outcomes import Answer, Decline, HostMode, Launch, Resolve
+from stagehold.specs.request import RequestState
+
+
+class LaunchRules:
+    """Decisions `launch`, `answer`, `resolve`; effects that ask, claim, and pace."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.untimed: dict[int, None] = {}  # requests in `retry` without a timer, in order of arrival there
+        self.waiting: dict[bytes, dict[int, None]] = {}  # last wanted page key -> requests that a write may wake
+
+    # Decisions
+
+    def launch(self, m: Machine, _arg: Any) -> Launch:
+        """Asked in the order CAP, TOO_SHORT, KNOWN (host), STORE_OPEN, KNOWN, DECLINED, LOOKUP."""
+        core, data = self.core, m.data
+        if not core.attached or m.issues >= core.limits.issue_limit:
+            return Launch.CAP
+        live = core.tree.full_match(data.chain, data.hit_limit)
+        if (data.known_end or data.hit_limit) - live < core.config.threshold_pages:
+            return Launch.TOO_SHORT
+        if self._hosted_end(data, live):
+            return Launch.KNOWN
+        known = self._is_known(data, live)
+        if core.store_open and not (known and self._is_served(data, live)):
+            return Launch.STORE_OPEN
+        if known:
+            return Launch.KNOWN
+        return Launch.LOOKUP if self.declined() is None else Launch.DECLINED
+
+    def answer(self, _m: Machine, good: int) -> Answer:
+        """HIT when the pages found are worth a hold; `good` counts them from the first page asked for."""
+        if good == 0:
+            return Answer.MISS
+        return Answer.HIT if good >= self.core.config.threshold_pages else Answer.BELOW_THRESHOLD
+
+    def resolve(self, m: Machine, _arg: Any) -> Resolve:
+        """RETRY while an issue is left."""
+        return Resolve.RETRY if m.issues < self.core.limits.issue_limit else Resolve.CAP
+
+    def _hosted_end(self, data: RequestData, live: int) -> int:
+        """The end of a host-resident run behind the live match that is worth a hold; 0 if there is none."""
+        if self.core.config.host_memory_mode is not HostMode.CACHE:
+            return 0
+        end = self.core.host.reach(data.chain, live, data.hit_limit)
+        return end if end - live >= self.core.config.threshold_pages else 0
+
+    def _is_known(self, data: RequestData, live: int) -> bool:
+        """Whether an earlier answer still says what the store holds behind the live match."""
+        if data.known_end <= live:
+            return False
+        gap = range(live, min(data.asked_from, data.known_end))
+        return all(self.core.beliefs.knows(data.chain.page_key(page)) for page in gap)
+
+    def _is_served(self, data: RequestData, live: int) -> bool:
+        """Whether a hold of this very span is being served, or needs the store no more."""
+        number = self.core.spans.get((data.chain.page_key(data.known_end - 1), live, data.known_end))
+        return number is not None and self.core.holds[number].state in (HoldState.FETCHING, HoldState.READY)
+
+    def declined(self) -> Decline | None:
+        """Why no lookup may be launched now; None if it may."""
+        if self.core.ledger.totals["query"] >= self.core.config.query_limit:
+            return Decline.QUERY_RATE
+        return Decline.LOAD_LIMIT if self.is_load_full() else None
+
+    def is_load_full(self) -> bool:
+        """Whether holds want or own as much of staging as they may be launched for."""
+        return self.core.counts["hold_pages"] >= self.core.config.load_limit_pages
+
+    # Effects: asking and claiming
+
+    def ask(self, m: Machine, _arg: Any) -> None:
+        """Send one lookup for all pages behind the live match; it holds no buffer and no pin."""
+        core, data = self.core, m.data
+        live = core.tree.full_match(data.chain, data.hit_limit)
+        names = core.names(core.keys(data.chain, live, data.hit_limit))
+        self.leave_retry(m)
+        core.ledger.take("query", m.number, data.namespace)
+        data.asked_from, data.known_end = live, 0
+        data.query = core.begin(Kind.QUERY, m.number, lambda number: self._send(number, names)).number
+
+    def _send(self, number: int, names: list[bytes]) -> None:
+        store = self.core.store
+        assert store is not None, "a query without a store"
+        store.exists(number, names, self.core.clock.tick)
+
+    def claim(self, m: Machine, _arg: Any) -> int:
+        """Open or join the hold of the span that is known, host tier first."""
+        data = m.data
+        live = self.core.tree.full_match(data.chain, data.hit_limit)
+        self.leave_retry(m)
+        return self._open_claim(m, live, self._hosted_end(data, live) or data.known_end)
+
+    def claim_hit(self, m: Machine, good: int) -> int:
+        """Open or join the hold of the span that a lookup has just found."""
+        core, data = self.core, m.data
+        self.end_query(m)
+        data.known_end = data.asked_from + good
+        core.beliefs.teach(core.keys(data.chain, data.asked_from, data.known_end))
+        core.beliefs.unteach(core.keys(data.chain, data.known_end, data.hit_limit))
+        live = core.tree.full_match(data.chain, data.known_end)
+        start = live if data.asked_from < live < data.known_end else data.asked_from
+        return self._open_claim(m, start, data.known_end)
+
+    def _open_claim(self, m: Machine, start: int, last: int) -> int:
+        """A claim on the one hold of pages [start, last), shortened to what staging can ever give."""
+        core, data = self.core, m.data
+        last = min(last, start + core.config.staging_pages)
+        number = core.spans.get((data.chain.page_key(last - 1), start, last))
+        hold = self._open_hold(data, start, last) if number is None else core.holds[number]
+        hold.data.claims.append(m.number)
+        data.hold, data.claim_tokens = hold.number, (last - start) * core.config.page_size
+        core.ledger.take("claim", m.number, data.namespace)
+        return core.ledger.open_claim(data.claim_tokens)
+
+    def _open_hold(self, data: RequestData, start: int, last: int) -> Machine:
+        core = self.core
+        key = data.chain.page_key(last - 1)
+        payload = HoldData(data.chain, data.namespace, start, last, key)
+        hold: Machine = core.steps.hold.birth(payload, SpanKey(data.namespace, key, start, last))
+        core.holds[hold.number] = hold
+        core.spans[(key, start, last)] = hold.number
+        core.counts["hold_pages"] += last - start
+        return hold
+
+    # Effects: answers that give nothing, and pacing
+
+    def miss(self, m: Machine, good: int) -> None:
+        """Nothing worth fetching is stored now."""
+        data = m.data
+        self.core.beliefs.unteach(self.core.keys(data.chain, data.asked_from + good, data.hit_limit))
+        self.end_query(m)
+        data.look_again = True
+
+    def drop_query(self, m: Machine, _arg: Any) -> None:
+        """Give up on the lookup; its late answer finds no handle."""
+        self.end_query(m)
+        m.data.look_again = True
+
+    def end_query(self, m: Machine) -> None:
+        """The lookup is over for this request."""
+        m.data.query = 0
+        self.core.ledger.give("query", m.number)
+
+    def too_short(self, m: Machine, _arg: Any) -> None:
+        """Nothing is missing that is worth a fetch."""
+        self.leave_retry(m)
+
+    def decline(self, m: Machine, _arg: Any) -> int:
+        """The reason goes into the record."""
+        self.leave_retry(m)
+        reason = self.declined()
+        assert reason is not None
+        self.core.counts[f"decline_{reason.name.lower()}"] += 1
+        return reason
+
+    def store_open(self, m: Machine, _arg: Any) -> None:
+        """Wait for the store's recovery."""
+        self.leave_retry(m)
+
+    def due_now(self, m: Machine, _arg: Any) -> None:
+        """The next launch comes before the next admission."""
+        self.core.post(self._send_due, m)
+
+    def _send_due(self, m: Machine, _arg: Any) -> None:
+        if m.state is RequestState.RETRY:
+            self.core.steps.request.due(m)
+
+    def pace(self, m: Machine) -> None:
+        """Arm the retry of a request that enters `retry`.
+
+        Nothing is armed while the breaker is open: its recovery sends `due`. Where a write has stored the end of
+        what is missing since the store was asked, the retry is due at once; otherwise that write will wake it.
+        """
+        core, key = self.core, self._wanted_key(m.data)
+        interval = core.limits.retry_interval_ticks
+        look_again, m.data.look_again = m.data.look_again, False
+        if look_again and not core.store_open and core.beliefs.knows(key):
+            core.post(self._send_due, m)
+            return
+        if core.store_open or interval == 0:
+            core.clock.disarm(m)
+            self.untimed[m.number] = None
+        else:
+            core.clock.arm("request", m, (RequestState.RETRY, "due"), interval)
+        if not core.store_open:
+            self.waiting.setdefault(key, {})[m.number] = None
+
+    def _wanted_key(self, data: RequestData) -> bytes:
+        return data.chain.page_key(data.hit_limit - 1) if data.hit_limit else b""
+
+    def leave_retry(self, m: Machine) -> None:
+        """Clear whatever was armed; called by every effect that may take a request out of `retry`."""
+        self.untimed.pop(m.number, None)
+        key = self._wanted_key(m.data)
+        waiting = self.waiting.get(key)
+        if waiting is not None:
+            waiting.pop(m.number, None)
+            if not waiting:
+                del self.waiting[key]
+
+    def wake(self, keys: list[bytes]) -> None:
+        """Our own write of `keys` was acknowledged: retries that miss just up to one of them are due."""
+        if self.core.store_open:
+            return
+        for key in keys:
+            for number in list(self.waiting.get(key, ())):
+                self.core.post(self._send_due, self.core.requests[number])
+
+    def recovered(self) -> None:
+        """The store answers again: every retry without a timer is due."""
+        for number in list(self.untimed):
+            self.core.post(self._send_due, self.core.requests[number])

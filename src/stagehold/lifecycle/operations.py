@@ -1,0 +1,136 @@
+"""The operations in flight and the facts that one tick exchanges about them.
+
+Every operation (a query, a fetch, a copy, a put, a probe) has an ascending number and a place in the exchange. What
+a rank finds out about it is written to that place and acted on only after all ranks agree. With more operations
+than places, the youngest wait in order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from heapq import heappop, heappush
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stagehold.cache.stores.protocol import Progress, Verdict
+
+
+class Kind(StrEnum):
+    """What an operation does."""
+
+    QUERY = "query"
+    FETCH = "fetch"
+    LOAD = "load"
+    COPY = "copy"
+    PUT = "put"
+    SELFTEST = "selftest"
+    PROBE = "probe"
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """One thing in flight. `good` and `fault` are agreed; the exchange's own place holds what is only local."""
+
+    number: int
+    kind: Kind
+    owner: int
+    start: Callable[[], None]
+    epoch: int = 0
+    place: int = -1
+    good: int = 0
+    fault: bool = False
+    verdict: Verdict = Verdict.HIT
+    buffers: tuple[object, ...] = ()
+
+
+DONE, GOOD, FAULT = 0, 1, 2
+
+
+@dataclass(slots=True)
+class Operations:
+    """`window` places; rows of the fact table are done (0 or 1), good pages, and minus the fault flag (MIN = worst)."""
+
+    window: int
+    live: dict[int, Operation] = field(default_factory=dict)
+    waiting: deque[Operation] = field(default_factory=deque)
+    _free: list[int] = field(default_factory=list)
+    _placed: dict[int, Operation] = field(default_factory=dict)
+    _local: NDArray[np.int64] = field(init=False)
+    _next: int = 0
+
+    def __post_init__(self) -> None:
+        self._local = np.zeros((3, self.window), dtype=np.int64)
+        self._free = list(range(self.window))
+
+    def begin(self, kind: Kind, owner: int, start: Callable[[int], None], epoch: int = 0) -> Operation:
+        """A new operation; `start(number)` sends it off now, or once a place is free."""
+        self._next += 1
+        number = self._next
+        operation = Operation(number, kind, owner, lambda: start(number), epoch)
+        self.live[number] = operation
+        self.waiting.append(operation)
+        self.place()
+        return operation
+
+    def place(self) -> None:
+        """Send off waiting operations while there are places, oldest first."""
+        while self.waiting and self._free:
+            operation = self.waiting.popleft()
+            operation.place = heappop(self._free)
+            self._placed[operation.place] = operation
+            operation.start()
+
+    def withdraw(self, operation: Operation) -> bool:
+        """End an operation that was never sent off; false if it flies."""
+        if operation.place >= 0:
+            return False
+        self.waiting.remove(operation)
+        del self.live[operation.number]
+        return True
+
+    def note(self, progress: Iterable[Progress]) -> None:
+        """Write local facts to their places; numbers that nobody knows change nothing."""
+        for item in progress:
+            operation = self.live.get(item.ticket)
+            if operation is None or operation.place < 0:
+                continue
+            self._local[DONE, operation.place] = int(item.done)
+            self._local[GOOD, operation.place] = item.good
+            if item.done and any(v.is_fault for v in item.verdicts):
+                self._local[FAULT, operation.place] = -1
+                operation.verdict = next(v for v in item.verdicts if v.is_fault)
+
+    def finish(self, numbers: Iterable[int]) -> None:
+        """Local copies that ended (all of them good)."""
+        for number in numbers:
+            operation = self.live[number]
+            self._local[DONE, operation.place] = 1
+
+    def facts(self) -> NDArray[np.int64]:
+        """The fact table as one vector of 3 x window elements."""
+        return self._local.reshape(-1)
+
+    def apply(self, agreed: NDArray[np.int64]) -> list[Operation]:
+        """Take over agreed facts; returns the operations that ended, by number. Their places are free again."""
+        table = agreed.reshape(3, self.window)
+        moved = np.flatnonzero(table[GOOD])
+        for place in moved.tolist():
+            operation = self._placed.get(place)
+            if operation is not None:
+                operation.good = int(table[GOOD, place])
+        ended = [self._placed[place] for place in np.flatnonzero(table[DONE]).tolist()]
+        for operation in ended:
+            operation.fault = bool(table[FAULT, operation.place])
+            self.retire(operation)
+        return sorted(ended, key=lambda operation: operation.number)
+
+    def retire(self, operation: Operation) -> None:
+        """The operation is over: its place can be used by another from the next exchange on."""
+        del self._placed[operation.place]
+        del self.live[operation.number]
+        self._local[:, operation.place] = 0
+        heappush(self._free, operation.place)

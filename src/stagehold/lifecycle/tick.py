@@ -1,0 +1,222 @@
+"""One pass: poll, agree, apply, time, issue, record. This file tells the story; the rules do the work.
+
+Nothing acts on arrival. What a rank finds out is a fact; only agreed facts become events, in operation order, each
+with its whole cascade before the next.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import assert_never
+
+from stagehold.lifecycle.breaker import BreakerRules, LinkRules
+from stagehold.lifecycle.core import Core
+from stagehold.lifecycle.facts import pack, unpack
+from stagehold.lifecycle.holds import PASSES_BEFORE_ELDERS_FIRST, HoldRules
+from stagehold.lifecycle.launch import LaunchRules
+from stagehold.lifecycle.operations import Kind, Operation
+from stagehold.lifecycle.ranks.solo import Facts
+from stagehold.machines import Block, Machine
+from stagehold.specs.attachment import AttachmentState
+from stagehold.specs.hold import HoldState
+from stagehold.specs.outcomes import IoCommit
+from stagehold.specs.request import RequestState
+from stagehold.specs.store import StoreState
+from stagehold.specs.write import WriteState
+
+BLOCKED_STARTS_A_TICK = 16
+"""Writes that may be found blocked in one tick before the rest wait for the next: it bounds what a long backlog costs
+a tick, and is more than the pieces that can end in one."""
+
+TOOK_STAGING = (IoCommit.PINNED, IoCommit.NO_ANCHOR, IoCommit.TOO_LARGE_TO_PIN)
+
+SILENCES = (
+    ("request", RequestState.LOOKUP),
+    ("hold", HoldState.FETCHING),
+    ("write", WriteState.STORING),
+)
+"""Waits for the store: one that runs into its limit is a fault of the breaker's current epoch."""
+
+
+class Tick:
+    """The phases of `Engine.tick`."""
+
+    def __init__(
+        self, core: Core, launches: LaunchRules, holds: HoldRules, breaker: BreakerRules, link: LinkRules
+    ) -> None:
+        self.core = core
+        self.launches = launches
+        self.holds = holds
+        self.breaker = breaker
+        self.link = link
+        self.arrivals: deque[Machine] = deque()  # requests that have not been launched yet, in order of arrival
+        self._issued_at = -1  # epoch in which parked holds and queued writes were last looked at
+
+    # Polling
+
+    def poll(self) -> Facts:
+        """Collect what ended here; nothing acts on it yet."""
+        core = self.core
+        core.clock.tick += 1
+        core.operations.finish(core.copies.poll(core.clock.tick))
+        if core.store is not None:
+            core.operations.note(core.store.poll(core.clock.tick))
+        return pack(core.operations.facts(), core.staging.free_count, core.journal.digest)
+
+    # Applying
+
+    def apply(self, agreed: Facts) -> None:
+        """Agreed facts become events, by operation number."""
+        for operation in self.core.operations.apply(unpack(agreed).operations):
+            self.end(operation)
+        self.core.operations.place()
+
+    def end(self, operation: Operation) -> None:
+        """One operation is over: tell the machine that owns it, and the breaker."""
+        if operation.kind in (Kind.QUERY, Kind.FETCH, Kind.PUT):
+            self._observe(operation.epoch, fault=operation.fault)
+        match operation.kind:
+            case Kind.QUERY:
+                self._query_ended(operation)
+            case Kind.FETCH:
+                self._fetch_ended(operation)
+            case Kind.LOAD:
+                self.core.steps.hold.loaded(self.core.holds[operation.owner])
+            case Kind.COPY:
+                self.core.steps.write.copied(self.core.writes[operation.owner])
+            case Kind.PUT:
+                self._put_ended(operation)
+            case Kind.SELFTEST:
+                self._selftest_ended(operation)
+            case Kind.PROBE:
+                self._probe_ended(operation)
+            case _:
+                assert_never(operation.kind)
+        self.core.settle()
+
+    def _observe(self, epoch: int, *, fault: bool) -> None:
+        """A result counts in its own epoch, and only where the breaker listens."""
+        breaker = self.core.breaker
+        if breaker.data.epoch == epoch and breaker.state in (StoreState.HEALTHY, StoreState.SUSPECT):
+            self.breaker.observe(fault=fault)
+            self.core.steps.store.result(breaker)
+            self.core.settle()
+
+    def _query_ended(self, operation: Operation) -> None:
+        m = self.core.requests.get(operation.owner)
+        if m is not None and m.data.query == operation.number:
+            self.core.steps.request.answer(m, operation.good)
+
+    def _fetch_ended(self, operation: Operation) -> None:
+        h = self.core.holds[operation.owner]
+        if h.state is HoldState.DRAINING:
+            self.core.steps.hold.io_ended(h)
+        else:
+            self.core.steps.hold.fetched(h, operation.good)
+
+    def _put_ended(self, operation: Operation) -> None:
+        w = self.core.writes[operation.owner]
+        if w.state is WriteState.DRAINING:
+            self.core.steps.write.io_ended(w)
+        else:
+            self.core.steps.write.put_ended(w, operation.good)
+
+    def _selftest_ended(self, operation: Operation) -> None:
+        link = self.core.link
+        test = link.data.test
+        if test is None or test.operation != operation.number or link.state is not AttachmentState.ATTACHING:
+            return
+        good = self.link.trips.ended(test, operation, Kind.SELFTEST)
+        if good is not None:
+            self.core.steps.attachment.started(link, good)
+
+    def _probe_ended(self, operation: Operation) -> None:
+        breaker = self.core.breaker
+        test = breaker.data.test
+        if test is None or test.operation != operation.number or breaker.state is not StoreState.PROBING:
+            return
+        good = self.breaker.trips.ended(test, operation, Kind.PROBE)
+        if good is not None:
+            self.core.steps.store.probed(breaker, good)
+
+    # Timing
+
+    def time(self) -> None:
+        """Deadlines that fall on this tick, in the order in which they were armed."""
+        core = self.core
+        if core.clock.called():
+            core.epoch += 1
+        for timer in core.clock.due():
+            if core.clock.applies(timer):
+                if (timer.kind, timer.state) in SILENCES:
+                    self._observe(core.breaker.data.epoch, fault=True)
+                getattr(core.steps, timer.kind).fire(timer.machine, timer.event)
+                core.settle()
+        if core.link.state is AttachmentState.DRAINING and not core.operations.live:
+            core.steps.attachment.drained(core.link)
+            core.settle()
+
+    # Issuing
+
+    def issue(self) -> None:
+        """Launches in order of arrival, then IO commits oldest first, then writes."""
+        self._launch()
+        if self.core.epoch == self._issued_at:
+            return
+        self._issued_at = self.core.epoch
+        self._commit_io()
+        self._start_writes()
+
+    def _launch(self) -> None:
+        """The head of the queue first; what lies behind a full staging is launched when there is room again."""
+        core = self.core
+        while self.arrivals and core.link.state is not AttachmentState.ATTACHING:
+            m = self.arrivals[0]
+            if m.state is RequestState.QUEUED:
+                if core.attached and self.launches.is_load_full():
+                    return
+                core.steps.request.issue(m)
+                core.settle()
+            self.arrivals.popleft()
+
+    def _commit_io(self) -> None:
+        """Parked holds, oldest first; a smaller one may pass a larger one, a bounded number of times."""
+        core = self.core
+        short: list[Machine] = []
+        self.holds.elder = None
+        for h in [h for h in core.holds.values() if h.state is HoldState.PARKED]:
+            outcome = self._commit_one(h)
+            if outcome is IoCommit.NO_STAGING:
+                short.append(h)
+                if self.holds.elder is None and h.data.passed >= PASSES_BEFORE_ELDERS_FIRST:
+                    self.holds.elder = h
+            elif outcome in TOOK_STAGING:
+                for elder in short:
+                    elder.data.passed += 1
+
+    def _commit_one(self, h: Machine) -> IoCommit | None:
+        """One try; None where the cascade of an earlier one has moved the hold."""
+        if h.state is not HoldState.PARKED:
+            return None
+        outcome = self.core.steps.hold.io_commit(h)
+        self.core.settle()
+        return IoCommit(outcome)
+
+    def _start_writes(self) -> None:
+        """Queued writes, oldest first."""
+        core = self.core
+        blocked = 0
+        for w in list(core.writes.values()):
+            if w.state is not WriteState.QUEUED or w.data.not_before > core.clock.tick:
+                continue
+            core.steps.write.start(w)
+            core.settle()
+            blocked += w.state is WriteState.QUEUED
+            if blocked == BLOCKED_STARTS_A_TICK:
+                return
+
+    # Recording
+
+    def record(self) -> Block:
+        """Close the block of this tick; its digest is exchanged in the next."""
+        return self.core.journal.close_block(self.core.clock.tick)

@@ -1,0 +1,200 @@
+"""Visits: `select` looks at one request in one pass, `commit` or `release` ends the visit in the same pass.
+
+Selecting allocates no slot and moves no byte. A request that the store keeps waiting is skipped for as long as its
+wait clock runs, and blocks nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stagehold.lifecycle.admission import AdmissionRules, Visit
+from stagehold.lifecycle.claims import Look
+from stagehold.lifecycle.core import Core
+from stagehold.lifecycle.data import Admission, HoldData, Plan, RequestData, Skip
+from stagehold.lifecycle.errors import Misuse, PartialDelivery
+from stagehold.lifecycle.holds import HoldRules
+from stagehold.machines import Machine
+from stagehold.specs.hold import HoldState
+from stagehold.specs.outcomes import AdmissionOutcome, Commit, PrefetchPolicy, SkipReason, StillCovered
+from stagehold.specs.request import RequestState
+
+Deliver = Callable[[HoldData, int, int], int]
+"""`deliver(hold, live, promised)`: the page up to which the hold can be spliced now; 0 if it brings nothing."""
+
+REFUSALS = {
+    Commit.NO_ROOM: AdmissionOutcome.NO_ROOM,
+    Commit.DEFERRED: AdmissionOutcome.DEFERRED,
+    Commit.DEFER_CAP: AdmissionOutcome.DEFER_CAP,
+    Commit.UNFIT: AdmissionOutcome.UNFIT,
+}
+
+LOOKS_IN_ONE_VISIT = 4
+"""Moves that one visit may see before it gives up for this pass: covered, shrunk, launched again, cut."""
+
+
+def deliver_all(hold: HoldData, live: int, promised: int) -> int:
+    """What a verified hold delivers: everything up to its end, or more where the tree has grown past it."""
+    return max(hold.last, live, promised)
+
+
+class Visits:
+    """The open visits of one pass."""
+
+    def __init__(self, core: Core, admission: AdmissionRules, holds: HoldRules, deliver: Deliver) -> None:
+        self.core = core
+        self.admission = admission
+        self.holds = holds
+        self.deliver = deliver
+        self._serial = 0
+
+    # Select
+
+    def select(self, m: Machine, budget: int) -> Plan | Skip:
+        """A plan, or the reason why there is none in this pass."""
+        if m.number in self.core.visits:
+            raise Misuse(f"select({m.data.handle}): its visit is open; commit or release it first")
+        if budget < 1:
+            return Skip(m.data.handle, SkipReason.NO_BUDGET)
+        for _ in range(LOOKS_IN_ONE_VISIT):
+            state = m.state
+            reason = self._look(m)
+            if reason is not None:
+                return Skip(m.data.handle, reason)
+            settled = m.state is state and state is not RequestState.STAGED
+            if settled or m.state is RequestState.ANCHOR_LOCKED:
+                return self._open(m, budget)
+        return Skip(m.data.handle, SkipReason.RETRY_NOW)
+
+    def _look(self, m: Machine) -> SkipReason | None:
+        """One look; it may move the request, and says why to skip it."""
+        match m.state:
+            case RequestState.LOOKUP:
+                return SkipReason.WAITING_LOOKUP if self._waits(m.data, 0) else None
+            case RequestState.STAGED:
+                return self._look_at_hold(m)
+            case RequestState.COVERED:
+                self._look_at_cover(m)
+                return None
+            case RequestState.QUEUED | RequestState.RETRY | RequestState.CAPPED:
+                return None
+            case _:
+                raise Misuse(
+                    f"select({m.data.handle}): it is {m.state.name.lower()}; only a request that waits can be selected"
+                )
+
+    def _look_at_hold(self, m: Machine) -> SkipReason | None:
+        core, data = self.core, m.data
+        hold = core.holds[data.hold]
+        if hold.state is HoldState.PLANNED:
+            return SkipReason.SIBLING_VISIT
+        joint = core.tree.joint_match(data.chain, data.hit_limit)
+        look = Look(core.tree.full_match(data.chain, data.hit_limit), joint)
+        undecided = look.joint < hold.data.last and look.live >= hold.data.start
+        if undecided and hold.state is not HoldState.READY:
+            if self._waits(data, hold.data.last - hold.data.start):
+                return SkipReason.WAITING_FETCH
+            if hold.state is HoldState.FETCHING and self.holds.usable(hold):
+                core.steps.hold.cut(hold)
+                core.settle()
+        core.steps.request.evaluate(m, look)
+        core.settle()
+        return None
+
+    def _look_at_cover(self, m: Machine) -> None:
+        """A cover that has shrunk launches again before it is admitted with less."""
+        live = self.core.tree.full_match(m.data.chain, m.data.hit_limit)
+        if self.admission.still_covered(m, live) is StillCovered.SHRUNK:
+            self.core.steps.request.admit(m, live)
+            self.core.settle()
+
+    def _waits(self, data: RequestData, pages: int) -> bool:
+        """Whether the wait clock, armed by the first skipped visit, still runs."""
+        budget = self._wait_budget(pages)
+        if budget == 0:
+            return False
+        if data.wait_from < 0:
+            data.wait_from = self.core.clock.tick
+        return self.core.clock.tick - data.wait_from < budget
+
+    def _wait_budget(self, pages: int) -> int:
+        """Ticks that one attempt may be held back: the three policies are three numbers."""
+        limits, config = self.core.limits, self.core.config
+        match config.prefetch_policy:
+            case PrefetchPolicy.BEST_EFFORT:
+                return 0
+            case PrefetchPolicy.TIMEOUT:
+                return min(limits.wait_cap_ticks, limits.wait_base_ticks + int(limits.wait_per_page_ticks * pages))
+            case PrefetchPolicy.WAIT_COMPLETE:
+                return config.wait_complete_ticks
+
+    def _open(self, m: Machine, budget: int) -> Plan:
+        core, data = self.core, m.data
+        live = core.tree.joint_match(data.chain, data.hit_limit)
+        promised = core.holds[data.hold].data.last if m.state is RequestState.ANCHOR_LOCKED else live
+        extend = min(budget, data.prompt_tokens - promised * core.config.page_size)
+        self._serial += 1
+        plan = Plan(data.handle, self._serial, live, promised, extend)
+        core.visits[m.number] = plan
+        return plan
+
+    # Commit
+
+    def commit(self, m: Machine, plan: Plan) -> Admission:
+        """End the visit: admitted, or why not."""
+        self._close(m, plan)
+        if m.state is RequestState.ANCHOR_LOCKED:
+            return self._commit_claim(m, plan)
+        core, data = self.core, m.data
+        live = core.tree.joint_match(data.chain, data.hit_limit)
+        if not self.admission.fits(data, live):
+            return Admission(data.handle, AdmissionOutcome.NO_ROOM)
+        core.steps.request.admit(m, live)
+        core.settle()
+        if m.state is not RequestState.COMMITTED:
+            return Admission(data.handle, AdmissionOutcome.SHRUNK)
+        return self._admitted(m, plan)
+
+    def _commit_claim(self, m: Machine, plan: Plan) -> Admission:
+        core, data = self.core, m.data
+        hold = core.holds[data.hold]
+        live = core.tree.full_match(data.chain, data.hit_limit)
+        visit = Visit(live, plan.promised_pages, self.deliver(hold.data, live, plan.promised_pages))
+        outcome = core.steps.request.commit(m, visit)
+        core.settle()
+        if outcome is Commit.PARTIAL:
+            raise PartialDelivery(
+                f"{data.handle}: the hold promised pages up to {visit.promised} and delivered up to {visit.delivered}; "
+                "everything was rolled back, and the request will be computed without the store"
+            )
+        if m.state is not RequestState.COMMITTED:
+            return Admission(data.handle, REFUSALS[Commit(outcome)])
+        return self._admitted(m, plan)
+
+    def _admitted(self, m: Machine, plan: Plan) -> Admission:
+        data = m.data
+        hit = data.n_tokens
+        data.device_hit_tokens = hit - data.store_hit_tokens
+        return Admission(
+            data.handle,
+            AdmissionOutcome.ADMITTED,
+            hit_tokens=hit,
+            device_hit_tokens=data.device_hit_tokens,
+            store_hit_tokens=data.store_hit_tokens,
+            extend_tokens=min(plan.extend_tokens, data.prompt_tokens - hit),
+            slots=tuple(data.slots),
+        )
+
+    def release(self, m: Machine, plan: Plan) -> None:
+        """End the visit without a commit."""
+        self._close(m, plan)
+        if m.state is RequestState.ANCHOR_LOCKED:
+            self.core.steps.request.release(m)
+            self.core.settle()
+
+    def _close(self, m: Machine, plan: Plan) -> None:
+        if self.core.visits.get(m.number) != plan:
+            raise Misuse(
+                f"{plan.handle}: this plan is not open; a plan is good for one commit or release, in its own pass"
+            )
+        del self.core.visits[m.number]

@@ -1,0 +1,100 @@
+"""What an engine is told at start, and the limits that follow from it, each with its arithmetic.
+
+Data and relations only. A combination that cannot work is refused here, with the numbers that say why.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from stagehold.specs.limits import Limits
+from stagehold.specs.outcomes import HostMode, PrefetchPolicy, WritePolicy
+
+
+class EngineConfig(BaseModel):
+    """Sizes are pages of `page_size` tokens unless the name says otherwise."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    page_size: int = Field(default=64, ge=1, description="tokens in a page: the unit of keys, copies and stores")
+    device_pages: int = Field(ge=1, description="slots of the FULL device pool")
+    staging_pages: int = Field(ge=1, description="pages of the host buffer")
+    largest_request_tokens: int = Field(ge=1, description="prompt and answer of the largest admissible request")
+    host_memory_mode: HostMode = HostMode.CACHE
+    write_policy: WritePolicy = WritePolicy.WRITE_THROUGH
+    prefetch_policy: PrefetchPolicy = PrefetchPolicy.TIMEOUT
+    prefetch_threshold_tokens: int = Field(default=256, ge=1)
+    pin_fraction: float = Field(default=0.5, ge=0.0, le=1.0)
+    load_limit_fraction: float | None = Field(default=None, gt=0.0, le=1.0)
+    write_backlog_tokens: int | None = Field(default=None, ge=1)
+    belief_capacity: int = Field(default=524_288, ge=1, description="page keys")
+    query_limit: int = Field(default=64, ge=1, description="lookups in flight; more are declined")
+    operation_window: int = Field(default=256, ge=8, description="operations that one exchange has room for")
+    parts: int = Field(default=0, ge=0, description="layers x (K, V) of the attached tensors; 0 attaches none")
+    page_part_bytes: int = Field(default=0, ge=0, description="bytes of one page in one part")
+    limits: Limits = Limits()
+
+    @property
+    def largest_request_pages(self) -> int:
+        """Pages that the largest admissible request can fill: ceil(tokens / page_size)."""
+        return -(-self.largest_request_tokens // self.page_size)
+
+    @property
+    def pin_cap(self) -> int:
+        """max(0, min(floor(fraction x pool), pool - largest request)), in pages; 0 switches pins off."""
+        return max(0, min(int(self.pin_fraction * self.device_pages), self.device_pages - self.largest_request_pages))
+
+    @property
+    def threshold_pages(self) -> int:
+        """The prefetch threshold in whole pages, at least one."""
+        return max(1, -(-self.prefetch_threshold_tokens // self.page_size))
+
+    @property
+    def load_limit_pages(self) -> int:
+        """Pages of staging that holds may be launched for: `load_limit_fraction` of staging, at least one."""
+        default = 0.9 if self.host_memory_mode is HostMode.BUFFER_ONLY else 0.5
+        fraction = default if self.load_limit_fraction is None else self.load_limit_fraction
+        return max(1, int(fraction * self.staging_pages))
+
+    @property
+    def backlog_pages(self) -> int:
+        """Pages of writes that may be pending: twice the device pool unless set."""
+        if self.write_backlog_tokens is None:
+            return 2 * self.device_pages
+        return max(1, self.write_backlog_tokens // self.page_size)
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of one page over all parts; 0 when no bytes are attached."""
+        return self.parts * self.page_part_bytes
+
+    @property
+    def wait_complete_ticks(self) -> int:
+        """The wait budget of `wait_complete`: the sum of the limits that bound the same states."""
+        limits = self.limits
+        return limits.lookup_limit + limits.park_limit + limits.fetch_limit
+
+    @model_validator(mode="after")
+    def _refuse_what_cannot_work(self) -> Self:
+        if self.host_memory_mode is HostMode.BUFFER_ONLY and self.write_policy is WritePolicy.WRITE_BACK:
+            raise ValueError(
+                "write_policy=write_back needs host_memory_mode=cache: buffer_only keeps nothing to write back"
+            )
+        if self.largest_request_pages > self.device_pages:
+            raise ValueError(
+                f"largest_request_tokens={self.largest_request_tokens} fills {self.largest_request_pages} pages of "
+                f"{self.page_size}, but device_pages={self.device_pages}: no such request could ever run"
+            )
+        if self.pin_fraction > 0 and self.pin_cap == 0:
+            raise ValueError(
+                f"the pin cap derives to zero: min({self.pin_fraction} x {self.device_pages}, {self.device_pages} - "
+                f"{self.largest_request_pages}) = 0 pages; enlarge device_pages, lower largest_request_tokens, or set "
+                "pin_fraction=0 to switch pins off on purpose"
+            )
+        if (self.parts == 0) != (self.page_part_bytes == 0):
+            raise ValueError(
+                f"parts={self.parts} and page_part_bytes={self.page_part_bytes}: set both to attach tensors, or neither"
+            )
+        return self
