@@ -6,6 +6,7 @@ Importing this package checks the seven declared machines and raises `Declaratio
 from stagehold.machines.checks import check, require
 from stagehold.machines.compile import (
     Arm,
+    BadDetail,
     BindError,
     Machine,
     NotAnOutcome,
@@ -19,7 +20,7 @@ from stagehold.machines.compile import (
 from stagehold.machines.declared import MACHINES, declaration_hash, rows_of
 from stagehold.machines.findings import DeclarationError, Problem, Rule
 from stagehold.machines.generate import arms
-from stagehold.machines.journal import BadDetail, Journal, Saved, Sink
+from stagehold.machines.journal import Journal, Saved, Sink
 from stagehold.machines.records import (
     RECORD,
     Birth,

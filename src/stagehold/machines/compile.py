@@ -15,12 +15,22 @@ from collections.abc import Callable
 from enum import IntEnum
 from functools import lru_cache
 from itertools import count
+from struct import error as StructError  # noqa: N812
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from stagehold.machines.generate import Variant, answer_name, clock_name, decision_name, source_of, wanted
+from stagehold.machines.declared import rows_of
+from stagehold.machines.generate import (
+    Variant,
+    answer_name,
+    clock_name,
+    decision_name,
+    row_name,
+    source_of,
+    wanted,
+)
 from stagehold.machines.journal import Journal
-from stagehold.machines.records import BirthKey
+from stagehold.machines.records import BirthKey, rest, tag
 from stagehold.specs.declare import Deadline, Decision, MachineSpec
 from stagehold.specs.outcomes import Taken
 
@@ -31,7 +41,7 @@ Arm = Callable[[Any, Deadline], object]
 """`arm(m, deadline)`: start the clock of the state just entered. Called last, so it must not raise."""
 
 
-class Refused(Exception):  # noqa: N818 - a refusal is an answer first; strict mode makes it an error
+class Refused(Exception):
     """Strict mode: the machine has no row for this event in this state."""
 
     def __init__(self, machine: str, state: IntEnum, event: str) -> None:
@@ -39,7 +49,7 @@ class Refused(Exception):  # noqa: N818 - a refusal is an answer first; strict m
         self.machine, self.state, self.event = machine, state, event
 
 
-class NotAnOutcome(TypeError):  # noqa: N818 - named for what it says
+class NotAnOutcome(TypeError):
     """A decision answered with something that is no member of its declared enum."""
 
     def __init__(self, machine: str, decision: Decision, answer: object) -> None:
@@ -49,7 +59,7 @@ class NotAnOutcome(TypeError):  # noqa: N818 - named for what it says
         )
 
 
-class Reentered(RuntimeError):  # noqa: N818 - named for what it says
+class Reentered(RuntimeError):
     """An effect moved the very instance whose step it belongs to; that event must wait for the step's end."""
 
     def __init__(self, machine: str, effect: str, state: IntEnum, m: Machine) -> None:
@@ -59,16 +69,24 @@ class Reentered(RuntimeError):  # noqa: N818 - named for what it says
         )
 
 
+class BadDetail(ValueError):
+    """An effect returned something that is no detail: not an integer in [0, 2**64), and not None."""
+
+
 class BindError(TypeError):
     """What was bound lacks a decision or an effect that the rows name."""
 
 
 class Machine:
-    """An instance: `state` (assigned by steps only), `number`, `data` (the owner's), one slot per counter."""
+    """An instance: `state` (assigned by steps only), `number`, `data` (the owner's), one slot per counter.
 
-    __slots__ = ("data", "number", "state")
+    `tag` is the number as it stands in records.
+    """
+
+    __slots__ = ("data", "number", "state", "tag")
     state: IntEnum
     number: int
+    tag: bytes
     data: Any
 
     if TYPE_CHECKING:
@@ -82,15 +100,15 @@ class Machine:
 class Stepper:
     """One machine bound to one engine: a method per event, each `(m, arg=None) -> outcome`, and `birth`."""
 
-    def __init__(
-        self, spec: MachineSpec, source: str, steps: dict[str, Step], birth: Callable[..., Machine]
-    ) -> None:
+    def __init__(self, spec: MachineSpec, source: str, steps: dict[str, Step], birth: Callable[..., Machine]) -> None:
         self.spec = spec
         self.source = source
         self.steps = steps
         self._birth = birth
         for event, step in steps.items():
-            setattr(self, event, step)
+            # An event that shares its name with a method here (residency has a birth) is reached by `fire`.
+            if not hasattr(type(self), event):
+                setattr(self, event, step)
 
     if TYPE_CHECKING:
 
@@ -153,9 +171,7 @@ def _bound(spec: MachineSpec, decisions: object, effects: object) -> list[Callab
     sought = [(decisions, "decision", name) for name in asked] + [(effects, "effect", name) for name in done]
     found = [getattr(owner, name, None) for owner, _, name in sought]
     missing = [
-        f"{what} {name}(m, arg)"
-        for (_, what, name), method in zip(sought, found, strict=True)
-        if method is None
+        f"{what} {name}(m, arg)" for (_, what, name), method in zip(sought, found, strict=True) if method is None
     ]
     if missing:
         raise BindError(f"machine {spec.name!r} cannot be bound; missing: {', '.join(missing)}")
@@ -168,12 +184,12 @@ def _factory(spec: MachineSpec, variant: Variant) -> tuple[str, Callable[..., An
     source = source_of(spec, variant)
     filename = f"<stagehold machine {spec.name} {crc32(source.encode()):08x}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    namespace = _constants(spec)
+    namespace = _constants(spec, variant)
     exec(compile(source, filename, "exec"), namespace)  # noqa: S102 - generated from checked declarations only
     return source, namespace["make"]
 
 
-def _constants(spec: MachineSpec) -> dict[str, Any]:
+def _constants(spec: MachineSpec, variant: Variant) -> dict[str, Any]:
     """What the generated source names besides the engine's own methods."""
     constants: dict[str, Any] = {
         "MACHINE": spec.name,
@@ -182,6 +198,8 @@ def _constants(spec: MachineSpec) -> dict[str, Any]:
         "Refused": Refused,
         "NotAnOutcome": NotAnOutcome,
         "Reentered": Reentered,
+        "tagged": tag,
+        "detailed": _detailed(spec, variant.index),
         "Instance": instance_class(spec),
         "INITIAL": spec.initial,
         "BIRTHS": {state: spec.state(state).deadline for state in (spec.initial, *spec.births)},
@@ -192,4 +210,22 @@ def _constants(spec: MachineSpec) -> dict[str, Any]:
     for decision in spec.decisions:
         constants[decision_name(decision)] = decision
         constants |= {answer_name(member): member for member in decision.outcomes}
+    for number in range(len(rows_of(spec))):
+        constants[row_name(number)] = rest(variant.index, number)
     return constants
+
+
+def _detailed(spec: MachineSpec, index: int) -> Callable[..., bytes]:
+    """The rest of a record with a detail; BadDetail names the effect whose answer is none."""
+
+    def detailed(row: int, detail: int, flags: int = 0) -> bytes:
+        try:
+            return rest(index, row, flags, detail)
+        except StructError as error:
+            effect = rows_of(spec)[row].effect
+            raise BadDetail(
+                f"effect {effect!r} of machine {spec.name!r} (row {row}) returned {detail!r}; "
+                "a detail is an integer in [0, 2**64), or None"
+            ) from error
+
+    return detailed

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
-from stagehold.machines.records import REFUSED_FLAG, REFUSED_ROW, head
+from stagehold.machines.records import REFUSED_FLAG, REFUSED_ROW
 from stagehold.specs.declare import Decision, Kind, MachineSpec, Row
 
 INDENT = "    "
@@ -70,6 +70,11 @@ def clock_name(state: IntEnum) -> str:
     return f"CLOCK_{state.name}"
 
 
+def row_name(index: int) -> str:
+    """How the record of a row without detail is called in the text."""
+    return f"ROW_{index}"
+
+
 def decision_name(decision: Decision) -> str:
     """How a declared decision is called in the text."""
     return f"DECISION_{decision.state.name}_{decision.event}"
@@ -100,6 +105,7 @@ def _birth(spec: MachineSpec, variant: Variant) -> list[str]:
         "        raise ValueError(f'machine {MACHINE!r} is not born in {state!r}; declare it in births')",
         "    m = Instance()",
         f"    m.number = born({variant.index}, int(state), key)",
+        "    m.tag = tagged(m.number)",
         "    m.data = data",
         *(f"    m.{counter} = 0" for counter in spec.counters),
         "    m.state = state",
@@ -139,19 +145,18 @@ def _taken(spec: MachineSpec, variant: Variant, index: int, row: Row, answer: st
     """One row: effect, state, counter, record, clock."""
     lines = []
     if row.effect is not None:
-        lines += [
-            f"detail = effect_{row.effect}(m, arg) or 0",
-            "if m.state is not state:",
-            f"    raise Reentered(MACHINE, {row.effect!r}, state, m)",
-        ]
+        lines.append(f"detail = effect_{row.effect}(m, arg)")
+        if variant.strict:
+            lines += ["if m.state is not state:", f"    raise Reentered(MACHINE, {row.effect!r}, state, m)"]
+        if variant.audited:
+            lines.append(f"rest = detailed({index}, detail) if detail else {row_name(index)}")
     if row.target is not row.source:
         lines.append(f"m.state = {row.target.name}")
     if row.counts is not None:
         lines.append(f"m.{row.counts} += 1")
     if variant.audited:
-        detail = "detail" if row.effect is not None else "0"
-        lines.append(f"records.append(m.number + {head(0, variant.index, index):#x})")
-        lines.append(f"records.append({detail})")
+        rest = "rest" if row.effect is not None else row_name(index)
+        lines += ["records.append(m.tag)", f"records.append({rest})"]
     if variant.clocks and arms(spec, row):
         lines.append(f"arm(m, {clock_name(row.target)})")
     return [*lines, f"return {answer}"]
@@ -163,9 +168,8 @@ def _refusal(variant: Variant, event: str, number: int) -> list[str]:
         return [f"raise Refused(MACHINE, state, {event!r})"]
     if not variant.audited:
         return ["return REFUSED"]
-    refused = head(0, variant.index, REFUSED_ROW, REFUSED_FLAG)
     return [
-        f"records.append(m.number + {refused:#x})",
-        f"records.append(state << 8 | {number})",
+        "records.append(m.tag)",
+        f"records.append(detailed({REFUSED_ROW:#x}, state << 8 | {number}, {REFUSED_FLAG}))",
         "return REFUSED",
     ]

@@ -6,8 +6,6 @@ sink and to the caller. It renders nothing and reads nothing back.
 
 from __future__ import annotations
 
-import sys
-from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,10 +16,6 @@ from stagehold.specs.declare import MachineSpec
 Sink = Callable[[Block], None]
 
 
-class BadDetail(ValueError):  # noqa: N818 - named for what it says
-    """An effect returned something that is no detail: not an integer in [0, 2**64)."""
-
-
 @dataclass(frozen=True, slots=True)
 class Saved:
     """A journal at one moment, for `Journal.restore`: counters, chain and the open block."""
@@ -29,15 +23,16 @@ class Saved:
     next_number: int
     next_index: int
     digest: bytes
-    records: tuple[int, ...]
+    records: tuple[bytes, ...]
     births: tuple[Birth, ...]
 
 
 class Journal:
     """Births and records of the open block of one engine, and the digest of the last one closed.
 
-    `records` is flat, two integers a record (head, detail), because two appends to a list are the cheapest
-    thing a step can do. Compiled steps hold on to this very list: it is cleared, never replaced.
+    `records` is flat, two pieces a record (the instance's tag, the rest): almost every step finds both ready
+    made, and joining them is the cheapest packing there is. Compiled steps hold on to this very list: it is
+    cleared, never replaced.
     """
 
     __slots__ = (
@@ -56,7 +51,7 @@ class Journal:
         self.declaration = declaration_hash(machines)
         self.digest = bytes(DIGEST_BYTES)
         self.next_index = 0
-        self.records: list[int] = []
+        self.records: list[bytes] = []
         self.births: list[Birth] = []
         self.sink = sink
         self._next_number = 0
@@ -86,7 +81,7 @@ class Journal:
 
     def close_block(self, tick: int) -> Block:
         """Pack what happened since the last call, chain it, hand it to the sink; an empty tick, too."""
-        records = self._packed() if self.records else b""
+        records = b"".join(self.records)
         births = tuple(self.births)
         header = (self.declaration, self.digest, self.next_index, tick)
         digest = chain_digest(header, births, records)
@@ -108,26 +103,3 @@ class Journal:
         self._next_number, self.next_index, self.digest = saved.next_number, saved.next_index, saved.digest
         self.records[:] = saved.records
         self.births[:] = saved.births
-
-    def _packed(self) -> bytes:
-        """The open block's records as bytes, 16 each."""
-        try:
-            words = array("Q", self.records)
-        except (OverflowError, TypeError) as error:
-            raise BadDetail(self._first_bad_detail()) from error
-        if sys.byteorder == "big":
-            words.byteswap()
-        return words.tobytes()
-
-    def _first_bad_detail(self) -> str:
-        """A sentence that names the record whose detail cannot be packed."""
-        for head, detail in zip(self.records[::2], self.records[1::2], strict=True):
-            if not isinstance(detail, int) or not 0 <= detail < 1 << 64:
-                machine, row = divmod(head >> 32 & 0xFFFF, 256)
-                spec = self.machines[machine]
-                effect = list(spec.expanded())[row].effect
-                return (
-                    f"effect {effect!r} of machine {spec.name!r} (row {row}, instance {head & 0xFFFFFFFF}) "
-                    f"returned {detail!r}; a detail is an integer in [0, 2**64), or None"
-                )
-        return "an instance number does not fit 32 bits"

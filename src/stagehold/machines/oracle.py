@@ -20,7 +20,7 @@ from stagehold.machines.compile import Machine, NotAnOutcome, Refused, Stepper, 
 from stagehold.machines.declared import MACHINES, rows_of
 from stagehold.machines.generate import arms
 from stagehold.machines.journal import Journal
-from stagehold.machines.records import head
+from stagehold.machines.records import rest, tag
 from stagehold.specs.declare import MachineSpec, Row
 from stagehold.specs.outcomes import Taken
 
@@ -32,7 +32,7 @@ class Token:
     state: str
 
 
-class OracleDifference(AssertionError):  # noqa: N818 - named for what it says
+class OracleDifference(AssertionError):
     """A compiled step and `transitions` disagree about one (state, event, outcome)."""
 
 
@@ -120,8 +120,7 @@ class FaceMachine(transitions.Machine):
             model=None,
             states=[state.name for state in stepper.spec.states],
             transitions=[
-                {**_transition(row), "source": row.source, "dest": row.target}
-                for row in rows_of(stepper.spec)
+                {**_transition(row), "source": row.source, "dest": row.target} for row in rows_of(stepper.spec)
             ],
             initial=stepper.spec.initial,
             auto_transitions=False,
@@ -231,18 +230,14 @@ def compare(spec: MachineSpec) -> Comparison:
     """
     probe = Probe()
     journal = Journal(machines=(spec,))
-    stepper = bind(
-        spec, decisions=_Answers(probe), effects=_Notes(probe), journal=journal, arm=probe.arm, strict=True
-    )
+    stepper = bind(spec, decisions=_Answers(probe), effects=_Notes(probe), journal=journal, arm=probe.arm, strict=True)
     oracle = Oracle(spec)
     face = FaceMachine(stepper)
     differences = []
     count = 0
     for cell in cells(spec):
         count += 1
-        target = oracle.target(
-            cell.state, cell.event, cell.answer if isinstance(cell.answer, IntEnum) else None
-        )
+        target = oracle.target(cell.state, cell.event, cell.answer if isinstance(cell.answer, IntEnum) else None)
         wanted = _wanted(spec, cell, target)
         ways: list[tuple[str, Callable[..., Any]]] = [
             ("step", stepper.steps[cell.event]),
@@ -273,15 +268,19 @@ def _wanted(spec: MachineSpec, cell: Cell, target: IntEnum | None) -> tuple[Any,
     if deadline is not None and arms(spec, row):
         seen.append(f"arm {deadline.limit}")
     counters = [int(counter == row.counts) for counter in spec.counters]
-    return (target, answer, seen, counters, [head(3, 0, cell.row), 7 if row.effect is not None else 0])
+    return (
+        target,
+        answer,
+        seen,
+        counters,
+        [tag(3), rest(0, cell.row, detail=7 if row.effect is not None else 0)],
+    )
 
 
-def _taken(
-    spec: MachineSpec, cell: Cell, step: Callable[..., Any], probe: Probe, journal: Journal
-) -> tuple[Any, ...]:
+def _taken(spec: MachineSpec, cell: Cell, step: Callable[..., Any], probe: Probe, journal: Journal) -> tuple[Any, ...]:
     """What a step leaves behind on an instance that is put where the cell begins."""
     m = instance_class(spec)()
-    m.number, m.state, m.data = 3, cell.state, None
+    m.number, m.tag, m.state, m.data = 3, tag(3), cell.state, None
     for counter in spec.counters:
         setattr(m, counter, 0)
     probe.answer, probe.seen = cell.answer, []

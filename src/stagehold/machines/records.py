@@ -36,6 +36,7 @@ DIGEST_BYTES = 16
 
 _HEADER = Struct("<16s16sQQII")
 _BIRTH = Struct("<IBBBx")
+_REST = Struct("<HHQ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +92,19 @@ class Block:
         return chain(self)
 
 
-def head(instance: int, machine: int, row: int, flags: int = 0) -> int:
-    """The first eight bytes of a record as one integer."""
-    return instance | (machine << 8 | row) << 32 | flags << 48
+def tag(instance: int) -> bytes:
+    """The first four bytes of a record: made once per instance, at its birth."""
+    return instance.to_bytes(4, "little")
+
+
+def rest(machine: int, row: int, flags: int = 0, detail: int = 0) -> bytes:
+    """The other twelve bytes: made once per row where the detail is 0."""
+    return _REST.pack(machine << 8 | row, flags, detail)
 
 
 def chain(block: Block) -> bytes:
     """blake2b-16 over header (declaration, previous, index, tick, counts), births and records."""
-    return chain_digest(
-        (block.declaration, block.previous, block.index, block.tick), block.births, block.records
-    )
+    return chain_digest((block.declaration, block.previous, block.index, block.tick), block.births, block.records)
 
 
 def chain_digest(header: tuple[bytes, bytes, int, int], births: Sequence[Birth], records: bytes) -> bytes:
@@ -268,9 +272,7 @@ def replay(blocks: Iterable[Block], machines: tuple[MachineSpec, ...] = MACHINES
 def _enter(instances: dict[int, Situation], birth: Birth, machines: tuple[MachineSpec, ...]) -> None:
     spec = machines[birth.machine] if birth.machine < len(machines) else None
     if spec is None or birth.number in instances or birth.state not in (spec.initial, *spec.births):
-        raise IllegalRowError(
-            f"{birth} cannot be: unknown machine, number given before, or not a birth state"
-        )
+        raise IllegalRowError(f"{birth} cannot be: unknown machine, number given before, or not a birth state")
     counters = dict.fromkeys(spec.counters, 0)
     instances[birth.number] = Situation(spec.name, type(spec.initial)(birth.state), counters)
 

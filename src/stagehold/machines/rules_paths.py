@@ -76,9 +76,7 @@ def ends(spec: MachineSpec) -> Iterator[Problem]:
     rows = [row for row in rows_of(spec) if row.event not in ABORTS]
     for state in spec.states:
         if not reached(rows, [state.name]) & over:
-            yield wrong_state(
-                Rule.ENDS, spec, state, "cannot end but by abort; write a row towards a terminal state"
-            )
+            yield wrong_state(Rule.ENDS, spec, state, "cannot end but by abort; write a row towards a terminal state")
 
 
 def home(spec: MachineSpec) -> Iterator[Problem]:

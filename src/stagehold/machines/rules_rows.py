@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from enum import IntEnum
+from keyword import iskeyword
 
 from stagehold.machines.declared import rows_of
 from stagehold.machines.findings import Problem, Rule, kept, listed, wrong_row, wrong_state
@@ -26,9 +27,7 @@ def names(spec: MachineSpec) -> Iterator[Problem]:
         ends = [row.target] if row.source == ANY else [row.source, row.target]
         for end in ends:
             if id(end) not in declared:
-                yield wrong_row(
-                    Rule.NAMES, spec, row, f"{end!r} is not declared; add state({end!r}, ...) to states"
-                )
+                yield wrong_row(Rule.NAMES, spec, row, f"{end!r} is not declared; add state({end!r}, ...) to states")
         if row.counts is not None and row.counts not in spec.counters:
             says = f"counter {row.counts!r} is not declared; add it to counters with the limit that bounds it"
             yield wrong_row(Rule.NAMES, spec, row, says)
@@ -80,17 +79,13 @@ def outcomes(spec: MachineSpec) -> Iterator[Problem]:
         (decision.state, decision.event): decision for decision in spec.decisions
     }
     if len(decided) != len(spec.decisions):
-        yield Problem(
-            Rule.OUTCOMES, spec.name, "decisions", "two decisions for one state and event; keep one"
-        )
+        yield Problem(Rule.OUTCOMES, spec.name, "decisions", "two decisions for one state and event; keep one")
     for pair, decision in decided.items():
         found = Counter(row.outcome for row in pairs.get(pair, []))
         where = f"decision {decision.name} (state {decision.state.name.lower()}, event {decision.event})"
         for member in decision.outcomes:
             if found[member] != 1:
-                named = (
-                    f'S.{decision.state.name}, "{decision.event}", {decision.outcomes.__name__}.{member.name}'
-                )
+                named = f'S.{decision.state.name}, "{decision.event}", {decision.outcomes.__name__}.{member.name}'
                 says = f"{found[member]} rows for outcome {member.name}; write exactly one: row({named}, ...)"
                 yield Problem(Rule.OUTCOMES, spec.name, where, says)
     for pair, rows in pairs.items():
@@ -107,9 +102,7 @@ def _undecided(spec: MachineSpec, rows: list[Row], enum: type[IntEnum] | None) -
             says = f"its decision answers with {enum.__name__}; write one of {', '.join(enum.__members__)}"
             yield wrong_row(Rule.OUTCOMES, spec, row, says)
     if enum is None and len(rows) > 1:
-        says = (
-            f"{len(rows)} rows for one state and event; keep one, or declare a decision that tells them apart"
-        )
+        says = f"{len(rows)} rows for one state and event; keep one, or declare a decision that tells them apart"
         yield wrong_row(Rule.OUTCOMES, spec, rows[0], says)
 
 
@@ -147,9 +140,7 @@ def balance(spec: MachineSpec) -> Iterator[Problem]:
             says = f"lacks {listed(wanted - left)}, which {row.target.name.lower()} owns; write it in takes"
             yield wrong_row(Rule.BALANCE, spec, row, says)
     if owned[spec.initial]:
-        says = (
-            f"is the initial state but owns {listed(owned[spec.initial])}; take it on the first row instead"
-        )
+        says = f"is the initial state but owns {listed(owned[spec.initial])}; take it on the first row instead"
         yield wrong_state(Rule.BALANCE, spec, spec.state(spec.initial), says)
 
 
@@ -160,6 +151,10 @@ def effects(spec: MachineSpec) -> Iterator[Problem]:
         if not _is_method(decision.name):
             says = f"{decision.name!r} cannot be a method; write a lower-case Python name"
             yield Problem(Rule.EFFECTS, spec.name, f"decision {decision.name}", says)
+    for event in spec.events():
+        if not _is_method(event):
+            says = f"{event!r} cannot be a method; write a lower-case Python name"
+            yield Problem(Rule.EFFECTS, spec.name, f"event {event}", says)
     for row in spec.rows:
         if row.effect is not None and not _is_method(row.effect):
             says = f"effect {row.effect!r} cannot be a method; write a lower-case Python name"
@@ -173,7 +168,7 @@ def effects(spec: MachineSpec) -> Iterator[Problem]:
 
 
 def _is_method(name: str) -> bool:
-    return name.isidentifier() and name == name.lower() and not name.startswith("_")
+    return name.isidentifier() and name == name.lower() and not name.startswith("_") and not iskeyword(name)
 
 
 def books(spec: MachineSpec) -> Iterator[Problem]:
@@ -183,11 +178,7 @@ def books(spec: MachineSpec) -> Iterator[Problem]:
             says = f"books {row.books.value}, but no effect gives the number; name the effect that returns it"
             yield wrong_row(Rule.BOOKS, spec, row, says)
         if CLAIM in row.takes and row.books is not Books.QUERIED:
-            yield wrong_row(
-                Rule.BOOKS, spec, row, "takes a claim without counting it; write books=Books.QUERIED"
-            )
+            yield wrong_row(Rule.BOOKS, spec, row, "takes a claim without counting it; write books=Books.QUERIED")
         if CLAIM in row.releases and row.books not in (Books.SPLICED, Books.LOSS):
-            says = (
-                "ends a claim without saying where its tokens went; write books=Books.LOSS or Books.SPLICED"
-            )
+            says = "ends a claim without saying where its tokens went; write books=Books.LOSS or Books.SPLICED"
             yield wrong_row(Rule.BOOKS, spec, row, says)

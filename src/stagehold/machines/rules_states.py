@@ -35,9 +35,7 @@ def terminal(spec: MachineSpec) -> Iterator[Problem]:
             says = f"is terminal but owns {listed(state.owns)}; release it on the rows that lead here"
             yield wrong_state(Rule.TERMINAL, spec, state, says)
         for row in rows_from(spec, state):
-            yield wrong_row(
-                Rule.TERMINAL, spec, row, "leaves a terminal state; remove it, or give the state a kind"
-            )
+            yield wrong_row(Rule.TERMINAL, spec, row, "leaves a terminal state; remove it, or give the state a kind")
 
 
 def deadline(spec: MachineSpec) -> Iterator[Problem]:
@@ -45,9 +43,7 @@ def deadline(spec: MachineSpec) -> Iterator[Problem]:
     for state in spec.states:
         if state.kind is not Kind.WAITING:
             if state.deadline is not None or state.delegate is not None:
-                says = (
-                    f"is {state.kind.value} but has a deadline or delegate; make it waiting, or take them off"
-                )
+                says = f"is {state.kind.value} but has a deadline or delegate; make it waiting, or take them off"
                 yield wrong_state(Rule.DEADLINE, spec, state, says)
         elif state.deadline is None and state.delegate is None:
             says = 'waits without a limit; write deadline=("<limit>", "<event>"), or delegate="<machine>"'
@@ -107,31 +103,23 @@ def kind(spec: MachineSpec) -> Iterator[Problem]:
         elif state.kind is Kind.LENT:
             missing = set(LENT_WAYS) - {row.event for row in rows_from(spec, state)}
             if missing:
-                yield wrong_state(
-                    Rule.KIND, spec, state, f"is lent but has no row for {listed(missing)}; write it"
-                )
+                yield wrong_state(Rule.KIND, spec, state, f"is lent but has no row for {listed(missing)}; write it")
         elif state.kind is Kind.FLYING:
             yield from _flying(spec, state)
 
 
 def _resting(spec: MachineSpec, state: State) -> Iterator[Problem]:
     if spec.life is Life.FINITE and state.owns:
-        says = (
-            f"rests but owns {listed(state.owns)}, which others may wait for; release it, or make it waiting"
-        )
+        says = f"rests but owns {listed(state.owns)}, which others may wait for; release it, or make it waiting"
         yield wrong_state(Rule.KIND, spec, state, says)
     if all(row.event in ABORTS for row in rows_from(spec, state)):
-        yield wrong_state(
-            Rule.KIND, spec, state, "rests with no way on but abort; write a row for the caller"
-        )
+        yield wrong_state(Rule.KIND, spec, state, "rests with no way on but abort; write a row for the caller")
 
 
 def _passing(spec: MachineSpec, state: State) -> Iterator[Problem]:
     """What a passing state owns was owned before; nothing is taken to be held for no time at all."""
     if all(row.event in ABORTS for row in rows_from(spec, state)):
-        yield wrong_state(
-            Rule.KIND, spec, state, "is passing but never left in its cascade; write the row that does"
-        )
+        yield wrong_state(Rule.KIND, spec, state, "is passing but never left in its cascade; write the row that does")
     for row in rows_of(spec):
         if row.target is state.name and row.takes:
             says = f"takes {listed(row.takes)} into a passing state; take it on the row that leaves it"
@@ -148,9 +136,7 @@ def _visit(spec: MachineSpec, state: State) -> Iterator[Problem]:
             yield wrong_row(Rule.KIND, spec, row, says)
     for ways in (COMMITS, GIVE_BACKS):
         if not any(row.event in ways for row in rows):
-            yield wrong_state(
-                Rule.KIND, spec, state, f"is a visit without a row on {' or '.join(ways)}; write one"
-            )
+            yield wrong_state(Rule.KIND, spec, state, f"is a visit without a row on {' or '.join(ways)}; write one")
     origins = [row.source for row in rows_of(spec) if row.target is state.name]
     for row in rows:
         if row.event in GIVE_BACKS and row.target not in origins:
@@ -165,9 +151,7 @@ def _visit(spec: MachineSpec, state: State) -> Iterator[Problem]:
 
 def _flying(spec: MachineSpec, state: State) -> Iterator[Problem]:
     if IO not in state.owns:
-        yield wrong_state(
-            Rule.KIND, spec, state, "flies without owning io; take the ticket on the rows that lead here"
-        )
+        yield wrong_state(Rule.KIND, spec, state, "flies without owning io; take the ticket on the rows that lead here")
     for row in rows_from(spec, state):
         if IO not in row.releases or row.event not in IO_ENDS:
             ends = ", ".join(IO_ENDS)
@@ -190,7 +174,5 @@ def io(spec: MachineSpec) -> Iterator[Problem]:
             says = "frees staging while its IO still uses it; keep staging, and go to a flying state"
             yield wrong_row(Rule.IO, spec, row, says)
         if IO in row.releases and row.event not in IO_ENDS and (STAGING in row.releases or not hands_on):
-            says = (
-                f"gives up io on {row.event!r}, which ends no IO; go to a flying state and wait for io_ended"
-            )
+            says = f"gives up io on {row.event!r}, which ends no IO; go to a flying state and wait for io_ended"
             yield wrong_row(Rule.IO, spec, row, says)
