@@ -44,9 +44,9 @@ def refusal(record: Record, machines: tuple[MachineSpec, ...]) -> tuple[str, str
 
 def describe(record: Record, machines: tuple[MachineSpec, ...]) -> str:
     """A whole record: from where, on what, to where, with what detail."""
-    found = row_of(record, machines)
+    found, refused = row_of(record, machines), refusal(record, machines)
     if found is None:
-        return f"{event(record, machines)}, detail {record[3]}"
+        return f"{refused[0] if refused else f'detail {record[3]}'}, {event(record, machines)}"
     source, target = labels.source(found[1]), labels.word(found[1].target)
     told = detail(found[1].books, record[3])
     return f"{source}, {event(record, machines)} → {target}" + (f", {told}" if told else "")
