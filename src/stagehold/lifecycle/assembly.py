@@ -108,8 +108,7 @@ def assemble(config: EngineConfig, sink: Sink, copies: Copies, deliver: Deliver,
     holds = HoldRules(core)
     writes = WriteRules(core, launches)
     breaker = BreakerRules(core, launches)
-    dropped: list[Callable[[], None]] = []
-    link = LinkRules(core, lambda: [drop() for drop in dropped])
+    link = LinkRules(core)
     arm = Arming(core, launches)
     rules: dict[str, tuple[Any, object]] = {
         "request": (REQUEST, Together(launches, claims, admission)),
@@ -131,7 +130,7 @@ def assemble(config: EngineConfig, sink: Sink, copies: Copies, deliver: Deliver,
     phases = Tick(core, launches, holds, breaker, link)
     visits = Visits(core, admission, holds, deliver)
     parts = Parts(core, launches, holds, admission, writes, visits, phases, tick, silent, halt)
-    dropped.append(parts.drop_all)
+    link.decree = parts.drop_all
     return parts
 
 

@@ -163,10 +163,11 @@ class BreakerRules:
 class LinkRules:
     """Decision `started`; effects that open, drop and close."""
 
-    def __init__(self, core: Core, drop_all: Callable[[], None]) -> None:
+    decree: Callable[[], None]  # tells every hold and write to stop; set when the engine is assembled
+
+    def __init__(self, core: Core) -> None:
         self.core = core
         self.trips = RoundTrip(core)
-        self._drop_all = drop_all
 
     def started(self, _m: Machine, good: bool) -> Started:
         """What the self-test showed."""
@@ -185,7 +186,4 @@ class LinkRules:
 
     def drop_all(self, m: Machine, _arg: Any) -> None:
         """Every hold and write is told to stop; their IO runs out."""
-        self.core.post(self._decree, m)
-
-    def _decree(self, _m: Machine, _arg: Any) -> None:
-        self._drop_all()
+        self.core.post(lambda _m, _arg: self.decree(), m)

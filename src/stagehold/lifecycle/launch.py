@@ -127,7 +127,7 @@ class LaunchRules:
         hold.data.claims.append(m.number)
         data.hold, data.claim_tokens = hold.number, (last - start) * core.config.page_size
         core.ledger.take("claim", m.number, data.namespace)
-        return core.ledger.open_claim(data.claim_tokens)
+        return core.ledger.open_claim(data.claim_tokens) | hold.number << 32
 
     def _open_hold(self, data: RequestData, start: int, last: int) -> Machine:
         core = self.core
