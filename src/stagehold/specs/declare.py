@@ -39,7 +39,7 @@ class Books(StrEnum):
     """How a record's 64-bit detail enters the token ledger (low and high are its 32-bit halves)."""
 
     NONE = "none"
-    QUERIED = "queried"  # low: tokens of a claim that opens
+    QUERIED = "queried"  # low: tokens of a claim that opens; high: the instance number of its hold
     SPLICED = "spliced"  # low: tokens loaded; high: tokens of the claim that the tree had by then (loss: covered)
     LOSS = "loss"  # low: tokens; high: the number of a `Loss` member
 
