@@ -60,9 +60,7 @@ class Verification:
         return self.fault is None
 
 
-def verify(
-    path: Path, *, head: bytes | None = None, machines: tuple[MachineSpec, ...] = MACHINES
-) -> Verification:
+def verify(path: Path, *, head: bytes | None = None, machines: tuple[MachineSpec, ...] = MACHINES) -> Verification:
     """Check the log at `path`: chain, rows, continuity, births and tokens. Stops at the first fault.
 
     `head` is the digest of the last block as it was published elsewhere (in a tick's exchange, in a report).
@@ -73,9 +71,7 @@ def verify(
     if fault is None and head is not None and head != chain.digest:
         found = f"{chain.digest.hex()} after {chain.index} blocks"
         fault = Fault(Damage.TRUNCATED, path, chain.line, None, f"last digest {head.hex()}", found)
-    return Verification(
-        path, checker.blocks, checker.records, checker.instances, checker.totals, chain.digest, fault
-    )
+    return Verification(path, checker.blocks, checker.records, checker.instances, checker.totals, chain.digest, fault)
 
 
 def _walked(path: Path, chain: Chain, checker: Checker) -> Fault | None:

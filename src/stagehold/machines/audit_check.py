@@ -53,9 +53,7 @@ class Chain:
             return self._fault(placed, damage, f"block {self.index}", f"block {block.index}")
         if block.previous != self.digest:
             wanted = f"one that follows {self.digest.hex()}"
-            return self._fault(
-                placed, Damage.BROKEN_CHAIN, wanted, f"one that follows {block.previous.hex()}"
-            )
+            return self._fault(placed, Damage.BROKEN_CHAIN, wanted, f"one that follows {block.previous.hex()}")
         self.digest, self.index, self.line = block.digest, self.index + 1, placed.line
         return None
 

@@ -139,7 +139,5 @@ def _measured(block: Block) -> Block:
     """The block, if its hashes and records have lengths that they can have."""
     digests = (block.declaration, block.previous, block.digest)
     if len(block.records) % RECORD.itemsize or any(len(digest) != DIGEST_BYTES for digest in digests):
-        raise ValueError(
-            f"records of {len(block.records)} bytes, hashes of {[len(digest) for digest in digests]}"
-        )
+        raise ValueError(f"records of {len(block.records)} bytes, hashes of {[len(digest) for digest in digests]}")
     return block

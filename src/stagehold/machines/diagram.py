@@ -91,9 +91,7 @@ def _box(spec: MachineSpec, state: State) -> list[str]:
     A row that stays in its state is such a line, too: of several loops at one state Mermaid draws only one.
     """
     name = labels.word(state.name)
-    loops = [
-        f"↺ {labels.label(spec, row)}" for row in _rows(spec) if _loops(row) and row.source is state.name
-    ]
+    loops = [f"↺ {labels.label(spec, row)}" for row in _rows(spec) if _loops(row) and row.source is state.name]
     return [f"    {name} : {line}" for line in (name, *labels.facts(state), *loops)]
 
 

@@ -88,10 +88,7 @@ def _box(state: State) -> str:
 
 
 def _edges(spec: MachineSpec, taken: Mapping[int, int] | None) -> list[str]:
-    return [
-        _edge(spec, row, None if taken is None else taken.get(place, 0))
-        for place, row in labels.in_order(spec)
-    ]
+    return [_edge(spec, row, None if taken is None else taken.get(place, 0)) for place, row in labels.in_order(spec)]
 
 
 def _edge(spec: MachineSpec, row: Row, count: int | None) -> str:

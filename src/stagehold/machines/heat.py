@@ -89,9 +89,7 @@ def _section(spec: MachineSpec, heat: Heat) -> str:
         for at, row in labels.in_order(spec)
     ]
     share = f"{len(counts) - len(heat.never(spec))} of {len(counts)} rows taken"
-    figures = (
-        f"{heat.births[spec.name]:,} instances, {sum(counts):,} steps, {heat.refused[spec.name]:,} refused"
-    )
+    figures = f"{heat.births[spec.name]:,} instances, {sum(counts):,} steps, {heat.refused[spec.name]:,} refused"
     return f"## {spec.name}\n\n{share}; {figures}.\n\n{table(('taken', 'source', 'row', 'target'), lines)}"
 
 

@@ -115,9 +115,7 @@ def _untangle(spots: Sequence[_Spot], rows: list[list[int]]) -> None:
         down = sweep % 2 == 0
         for row in rows if down else reversed(rows):
             place = {index: at for other in rows for at, index in enumerate(other)}
-            row.sort(
-                key=lambda index: (_mean(_ties(spots[index], down=down), place, place[index]), place[index])
-            )
+            row.sort(key=lambda index: (_mean(_ties(spots[index], down=down), place, place[index]), place[index]))
         crossings = _crossings(spots, rows)
         if crossings < fewest:
             best, fewest = [list(row) for row in rows], crossings

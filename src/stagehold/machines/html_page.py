@@ -94,9 +94,7 @@ def _tools(spec: MachineSpec, story: Story | None) -> str:
     """The controls that narrow the table of rows; choosing a state in the diagram does the same."""
     options = "".join(f"<option>{labels.word(state.name)}</option>" for state in spec.states)
     never = '<label><input type="checkbox" class="never-only"> only rows never taken</label>' if story else ""
-    choose = (
-        f'<label>State <select class="state-choice"><option value="">all</option>{options}</select></label>'
-    )
+    choose = f'<label>State <select class="state-choice"><option value="">all</option>{options}</select></label>'
     return f'<div class="tools">{choose}{never}<output class="shown"></output></div>'
 
 
@@ -116,8 +114,7 @@ def _rows(spec: MachineSpec, taken: dict[int, int] | None) -> str:
     heads = [*(["taken"] if taken is not None else []), *heads]
     most = max([*taken.values(), 1]) if taken else 1
     body = "".join(
-        _row(spec, row, heads, None if taken is None else (taken[place], most))
-        for place, row in labels.in_order(spec)
+        _row(spec, row, heads, None if taken is None else (taken[place], most)) for place, row in labels.in_order(spec)
     )
     return f'<table class="rows"><thead><tr>{_heads(heads)}</tr></thead><tbody>{body}</tbody></table>'
 
@@ -169,11 +166,7 @@ def _state(state: State) -> list[str]:
 def _matrix(spec: MachineSpec) -> str:
     cells: dict[tuple[str, str], list[str]] = {}
     for row in spec.expanded():
-        leads = (
-            labels.word(row.target)
-            if row.outcome is None
-            else f"{row.outcome.name} → {labels.word(row.target)}"
-        )
+        leads = labels.word(row.target) if row.outcome is None else f"{row.outcome.name} → {labels.word(row.target)}"
         cells.setdefault((labels.source(row), row.event), []).append(leads)
     names = [labels.word(state.name) for state in spec.states if state.kind is not Kind.TERMINAL]
     events = spec.events()
@@ -217,9 +210,7 @@ def _heat(specs: Sequence[MachineSpec], story: Story) -> str:
         figures = [f"{heat.births[spec.name]:,}", f"{sum(counts):,}", f"{heat.refused[spec.name]:,}"]
         lines.append([spec.name, *figures, share, "\n".join(never)])
     heads = ["machine", "instances", "steps", "refused events", "rows taken", "rows never taken"]
-    lead = (
-        f"{heat.blocks:,} blocks, ticks {heat.first_tick:,} to {heat.last_tick:,}, {heat.records:,} records."
-    )
+    lead = f"{heat.blocks:,} blocks, ticks {heat.first_tick:,} to {heat.last_tick:,}, {heat.records:,} records."
     return f"<h2>heat</h2><p>{lead}</p>{_scroll('Heat', _table(heads, lines))}"
 
 

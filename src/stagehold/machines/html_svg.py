@@ -81,9 +81,7 @@ def _arrows(spec: MachineSpec, taken: Mapping[int, int] | None) -> list[_Arrow]:
     return [_arrow(spec, ends, places, taken) for ends, places in groups.items()]
 
 
-def _arrow(
-    spec: MachineSpec, ends: tuple[str, str], places: Sequence[int], taken: Mapping[int, int] | None
-) -> _Arrow:
+def _arrow(spec: MachineSpec, ends: tuple[str, str], places: Sequence[int], taken: Mapping[int, int] | None) -> _Arrow:
     lines = _events([spec.rows[at] for at in places])
     if taken is None:
         return _Arrow(*ends, tuple(lines), None)
@@ -144,9 +142,7 @@ def _caption(arrow: _Arrow, at: Point) -> str:
 
 def _group(arrow: _Arrow, inside: str) -> str:
     look = "wire never" if arrow.taken == 0 else "wire"
-    return (
-        f'<g class="{look}" data-from="{escape(arrow.source)}" data-to="{escape(arrow.target)}">{inside}</g>'
-    )
+    return f'<g class="{look}" data-from="{escape(arrow.source)}" data-to="{escape(arrow.target)}">{inside}</g>'
 
 
 def _drawn(box: _Box, at: Point) -> str:

@@ -143,9 +143,7 @@ def _row(spec: MachineSpec, row: Row) -> tuple[str, ...]:
 
 def _decision(spec: MachineSpec, asked: Decision) -> str:
     doc = " ".join((asked.outcomes.__doc__ or "").split())
-    targets = {
-        row.outcome: row for row in spec.rows if row.source is asked.state and row.event == asked.event
-    }
+    targets = {row.outcome: row for row in spec.rows if row.source is asked.state and row.event == asked.event}
     lines = []
     for member in asked.outcomes:
         row = targets.get(member)

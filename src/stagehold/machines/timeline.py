@@ -135,9 +135,7 @@ def _lane(birth: Birth, tick: int, order: int, machines: tuple[MachineSpec, ...]
     return Lane(spec.name, title, [Step(tick, "born", state, order, "")])
 
 
-def _step(
-    record: audit_words.Record, lane: Lane, tick: int, order: int, machines: tuple[MachineSpec, ...]
-) -> Step:
+def _step(record: audit_words.Record, lane: Lane, tick: int, order: int, machines: tuple[MachineSpec, ...]) -> Step:
     found = audit_words.row_of(record, machines)
     if found is None:
         return Step(tick, audit_words.event(record, machines), lane.steps[-1].state, order, "")
