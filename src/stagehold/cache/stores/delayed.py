@@ -130,9 +130,7 @@ class DelayedStore:
                 break
             self.inner.wait(0.1)
         if whole and not held.real.done:
-            raise TimeoutError(
-                f"ticket {ticket} of store {self.name} did not end in {self._patience_seconds} s"
-            )
+            raise TimeoutError(f"ticket {ticket} of store {self.name} did not end in {self._patience_seconds} s")
 
     def _collect(self) -> None:
         """Take note of how far the inner store is. Its own ticks mean nothing to it."""

@@ -98,6 +98,14 @@ class FileStore:
             if not on_page(index, self._write(key, buffers[index])):
                 return
 
+    def damage(self, name: bytes) -> None:
+        """Flip one bit of a stored page, for tests. Raises FileNotFoundError where it is not stored."""
+        with Path(self._folder.page(name)).open("r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            last = file.read(1)[0]
+            file.seek(-1, os.SEEK_END)
+            file.write(bytes([last ^ 1]))
+
     def close(self) -> None:
         """See `BlockingStore.close`."""
         self._ledger.close()

@@ -98,9 +98,7 @@ def verify(
     return Verdict.HIT
 
 
-def verify_received(
-    header: bytearray, body: Buffer, name: bytes, received: int, layout: Layout = WHOLE
-) -> Verdict:
+def verify_received(header: bytearray, body: Buffer, name: bytes, received: int, layout: Layout = WHOLE) -> Verdict:
     """`verify` for a vectored read that filled `header` and then `body` with `received` bytes in all."""
     if received < HEADER_BYTES:
         return Verdict.TORN

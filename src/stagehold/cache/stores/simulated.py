@@ -99,6 +99,9 @@ class SimulatedStore:
     a long get is spread over ticks and reports its good pages as it goes.
     """
 
+    persistent = False
+    """A store opened anew by its URL is empty; only a shared `Medium` outlives a handle."""
+
     def __init__(
         self,
         seed: int = 0,
