@@ -295,7 +295,7 @@ def _apply(
     if index >= len(rows):
         raise IllegalRowError(f"record {record}: machine {here.machine!r} has no row {index}")
     row = rows[index]
-    if row.source is not here.state:
+    if row.source is not here.state and not machines[machine].sparse:
         raise DiscontinuityError(
             f"record {record}: row {index} of machine {here.machine!r} leaves {row.source!r}, "
             f"but instance {number} is in {here.state!r}"

@@ -112,6 +112,8 @@ class MachineSpec(Declared):
     counters: dict[str, str] = Field(default_factory=dict)
     births: tuple[IntEnum, ...] = ()
     """States besides `initial` in which an instance may be born (the tail of a cut fetch is born draining)."""
+    sparse: bool = False
+    """Only some of its rows are recorded, so that a record may begin in any state that is not terminal."""
 
     def __hash__(self) -> int:
         """By name: the counters are a dict, and equal machines have equal names."""

@@ -32,6 +32,7 @@ TICK = MachineSpec(
     doc="One scheduler pass as seen by the engine; the only clock.",
     life=Life.STANDING,
     initial=S.BETWEEN,
+    sparse=True,
     states=(
         state(S.BETWEEN, Kind.RESTING, "outside the tick: the scheduler's own pass"),
         state(S.POLLING, Kind.PASSING, "collect local facts"),
