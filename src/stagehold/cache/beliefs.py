@@ -15,8 +15,9 @@ class Beliefs:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._stored: OrderedDict[bytes, None] = OrderedDict()
+        self._stored: OrderedDict[bytes, int] = OrderedDict()  # key -> number of the lesson that taught it last
         self._in_flight: Counter[bytes] = Counter()
+        self.lessons = 0
 
     def __len__(self) -> int:
         return len(self._stored)
@@ -31,16 +32,18 @@ class Beliefs:
 
     def teach(self, keys: Iterable[bytes]) -> None:
         """These pages were acknowledged, or seen by a query."""
+        self.lessons += 1
         for key in keys:
-            self._stored[key] = None
+            self._stored[key] = self.lessons
             self._stored.move_to_end(key)
         while len(self._stored) > self._capacity:
             self._stored.popitem(last=False)
 
-    def unteach(self, keys: Iterable[bytes]) -> None:
-        """These pages did not come back."""
+    def unteach(self, keys: Iterable[bytes], asked_at: int | None = None) -> None:
+        """These pages did not come back; what was taught after lesson `asked_at`, when the store was asked, stays."""
         for key in keys:
-            self._stored.pop(key, None)
+            if asked_at is None or self._stored.get(key, asked_at + 1) <= asked_at:
+                self._stored.pop(key, None)
 
     def depart(self, keys: Iterable[bytes]) -> None:
         """A write of these pages was admitted."""

@@ -86,7 +86,10 @@ class RequestData:
     hit_limit: int  # whole pages of the prompt that leave at least one token to compute
     known_end: int = 0  # pages from the root that the store is known to reach; 0: not known
     query: int = 0  # operation number of the lookup in flight
-    asked_from: int = 0
+    asked_from: int = 0  # first page that the latest lookup asked for
+    asked_at: int = 0  # lessons that the beliefs had taken when it was sent
+    missing: int = 0  # first page that it did not find
+    wanted: bytes = b""  # page key whose write wakes the retry
     hold: int = 0  # number of the hold that this request has a claim on
     claim_tokens: int = 0  # open tokens of that claim
     look_again: bool = False  # a lookup found nothing: a write acknowledged since then makes the retry due

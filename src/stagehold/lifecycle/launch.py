@@ -92,7 +92,7 @@ class LaunchRules:
         names = core.names(core.keys(data.chain, live, data.hit_limit))
         self.leave_retry(m)
         core.ledger.take("query", m.number, data.namespace)
-        data.asked_from, data.known_end = live, 0
+        data.asked_from, data.asked_at, data.known_end = live, core.beliefs.lessons, 0
         data.query = core.begin(Kind.QUERY, m.number, lambda number: self._send(number, names)).number
 
     def _send(self, number: int, names: list[bytes]) -> None:
@@ -113,7 +113,7 @@ class LaunchRules:
         self.end_query(m)
         data.known_end = data.asked_from + good
         core.beliefs.teach(core.keys(data.chain, data.asked_from, data.known_end))
-        core.beliefs.unteach(core.keys(data.chain, data.known_end, data.hit_limit))
+        core.beliefs.unteach(core.keys(data.chain, data.known_end, data.hit_limit), data.asked_at)
         live = core.tree.full_match(data.chain, data.known_end)
         start = live if data.asked_from < live < data.known_end else data.asked_from
         return self._open_claim(m, start, data.known_end)
@@ -143,15 +143,16 @@ class LaunchRules:
 
     def miss(self, m: Machine, good: int) -> None:
         """Nothing worth fetching is stored now."""
-        data = m.data
-        self.core.beliefs.unteach(self.core.keys(data.chain, data.asked_from + good, data.hit_limit))
+        core, data = self.core, m.data
+        data.missing = data.asked_from + good
+        core.beliefs.unteach(core.keys(data.chain, data.missing, data.hit_limit), data.asked_at)
         self.end_query(m)
         data.look_again = True
 
     def drop_query(self, m: Machine, _arg: Any) -> None:
         """Give up on the lookup; its late answer finds no handle."""
         self.end_query(m)
-        m.data.look_again = True
+        m.data.missing, m.data.look_again = m.data.asked_from, True
 
     def end_query(self, m: Machine) -> None:
         """The lookup is over for this request."""
@@ -185,13 +186,13 @@ class LaunchRules:
     def pace(self, m: Machine) -> None:
         """Arm the retry of a request that enters `retry`.
 
-        Nothing is armed while the breaker is open: its recovery sends `due`. Where a write has stored the end of
-        what is missing since the store was asked, the retry is due at once; otherwise that write will wake it.
+        Nothing is armed while the breaker is open: its recovery sends `due`. Where a write has stored the first
+        missing page since the store was asked, the retry is due at once; else the write of the last one wakes it.
         """
-        core, key = self.core, self._wanted_key(m.data)
+        core, data = self.core, m.data
         interval = core.limits.retry_interval_ticks
-        look_again, m.data.look_again = m.data.look_again, False
-        if look_again and not core.store_open and core.beliefs.knows(key):
+        look_again, data.look_again = data.look_again, False
+        if look_again and not core.store_open and core.beliefs.knows(data.chain.page_key(data.missing)):
             core.post(self._send_due, m)
             return
         if core.store_open or interval == 0:
@@ -200,20 +201,26 @@ class LaunchRules:
         else:
             core.clock.arm("request", m, (RequestState.RETRY, "due"), interval)
         if not core.store_open:
-            self.waiting.setdefault(key, {})[m.number] = None
+            data.wanted = self._wanted_key(data)
+            self.waiting.setdefault(data.wanted, {})[m.number] = None
 
     def _wanted_key(self, data: RequestData) -> bytes:
-        return data.chain.page_key(data.hit_limit - 1) if data.hit_limit else b""
+        """The end of what is missing: the last page that a write of ours is bringing, else the last page of all."""
+        beliefs = self.core.beliefs
+        if beliefs.flying:
+            for page in range(data.hit_limit - 1, data.asked_from - 1, -1):
+                if beliefs.in_flight(key := data.chain.page_key(page)):
+                    return key
+        return data.chain.page_key(data.hit_limit - 1)
 
     def leave_retry(self, m: Machine) -> None:
         """Clear whatever was armed; called by every effect that may take a request out of `retry`."""
         self.untimed.pop(m.number, None)
-        key = self._wanted_key(m.data)
-        waiting = self.waiting.get(key)
+        waiting = self.waiting.get(m.data.wanted)
         if waiting is not None:
             waiting.pop(m.number, None)
             if not waiting:
-                del self.waiting[key]
+                del self.waiting[m.data.wanted]
 
     def wake(self, keys: list[bytes]) -> None:
         """Our own write of `keys` was acknowledged: retries that miss just up to one of them are due."""
