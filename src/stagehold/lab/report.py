@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from stagehold.serving.scheduler import Admitted
+
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
@@ -66,13 +68,13 @@ class Tally:
     recomputed_tokens: int = 0
     admitted: set[str] = field(default_factory=set)
 
-    def admit(self, rid: str, known: int, device_hit: int, store_hit: int, ideal_hit: int) -> None:
-        """Count one admission of `known` tokens, of which `ideal_hit` had been computed before."""
-        hit = device_hit + store_hit
-        if rid in self.admitted:  # a retracted request had all of its tokens computed once
-            self.recomputed_tokens += known - hit
+    def admit(self, one: Admitted, ideal_hit: int) -> None:
+        """Count one admission; `ideal_hit` tokens of the prompt had been computed for earlier requests."""
+        gained = one.admission
+        if one.rid in self.admitted:  # a retracted request had all of its tokens computed once
+            self.recomputed_tokens += one.prefill_tokens - gained.hit_tokens
             return
-        self.admitted.add(rid)
-        self.device_hit_tokens += device_hit
-        self.store_hit_tokens += store_hit
-        self.recomputed_tokens += max(0, ideal_hit - hit)
+        self.admitted.add(one.rid)
+        self.device_hit_tokens += gained.device_hit_tokens
+        self.store_hit_tokens += gained.store_hit_tokens
+        self.recomputed_tokens += max(0, ideal_hit - gained.hit_tokens)

@@ -42,7 +42,7 @@ class Workload:
 
 
 def load_workload(trace: Path, *, requests: int, scale: Scale, page_size: int) -> Workload:
-    """Read and expand the first `requests` requests of `trace`; `TraceError` if it has none or is malformed."""
+    """Expand the first `requests` requests of `trace`; `TraceError` if it has none or is malformed."""
     chosen = tuple(islice(expand(read_mooncake(trace), scale), requests))
     if not chosen:
         raise TraceError(trace, 0, "at least one request", "none")

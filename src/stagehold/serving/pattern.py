@@ -48,7 +48,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a check found: bytes looked at, bytes that differ, and the positions of tokens with a difference."""
+    """What a check found: bytes looked at, bytes that differ, positions of the tokens that they belong to."""
 
     compared_bytes: int
     wrong_bytes: int

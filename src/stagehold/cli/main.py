@@ -1,0 +1,58 @@
+"""Gathers the groups of verbs into one command, and turns bad input into one line and exit status 2.
+
+Each group is imported when one of its verbs is used, so that `stagehold diagram` never waits for torch.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+import typer
+from pydantic import ValidationError
+from typer.core import TyperGroup
+
+from stagehold.cli import audit, bench, diagram, replay
+from stagehold.cli.errors import BadInput
+
+
+class Plain(TyperGroup):
+    """A group whose verbs may raise what bad input raises: one line on stderr, exit status 2."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb."""
+        try:
+            return super().invoke(ctx)
+        except (BadInput, OSError) as error:
+            line = str(error)
+        except ValidationError as error:
+            line = "; ".join(problem["msg"].removeprefix("Value error, ") for problem in error.errors())
+        typer.echo(f"stagehold: {line}", err=True)
+        raise typer.Exit(2)
+
+
+app = typer.Typer(
+    cls=Plain,
+    help="Declared state machines for staged KV cache: replay traces, draw, check and audit the machines.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("replay")(replay.replay)
+app.command("diagram")(diagram.diagram)
+app.add_typer(audit.app, name="audit")
+app.add_typer(bench.app, name="bench")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"stagehold {version('stagehold')}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    show: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Declared state machines for staged KV cache: replay traces, draw, check and audit the machines."""

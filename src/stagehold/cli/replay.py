@@ -1,0 +1,140 @@
+"""`stagehold replay`: a trace through the engine, as a table for people or one JSON object for programs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import orjson
+import typer
+
+from stagehold.cli.errors import BadInput
+from stagehold.specs.outcomes import HostMode
+
+if TYPE_CHECKING:
+    from stagehold.lab.replay import Progress, Replay
+    from stagehold.lab.report import ReplayReport
+
+
+def replay(
+    *,
+    trace: Annotated[
+        Path | None, typer.Option(help="Trace file, Mooncake format; the shipped one if left out.")
+    ] = None,
+    requests: Annotated[int, typer.Option(min=1, help="How many of the trace's requests.")] = 500,
+    mode: Annotated[HostMode, typer.Option(help="What host memory is.")] = HostMode.BUFFER_ONLY,
+    restart_after: Annotated[int, typer.Option(min=0, help="Fresh engine on the same store after N requests.")] = 0,
+    seed: Annotated[int, typer.Option(help="Draws the store's delays.")] = 0,
+    scale: Annotated[int, typer.Option(min=1, max=512, help="Tokens that stand for a block of 512.")] = 16,
+    device_pages: Annotated[int, typer.Option(min=0, help="0: a quarter of the working set.")] = 0,
+    staging_pages: Annotated[int, typer.Option(min=0, help="0: 1.2 x (buffer_only) or 2 x the device pool.")] = 0,
+    token_budget: Annotated[int, typer.Option(min=1, help="Tokens that one pass may compute.")] = 512,
+    store_delay: Annotated[int, typer.Option(min=0, help="Most ticks that a store's answer is held back.")] = 8,
+    audit: Annotated[Path | None, typer.Option(help="Audit log; runs/replay-MODE.jsonl if left out.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Check all books after every tick; slower.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Replay a trace, compare every page's bytes, and report where the hit tokens went."""
+    from stagehold.lab.expand import Scale
+    from stagehold.lab.replay import Replay, ReplayOptions
+    from stagehold.lab.traces import TraceError, shipped_trace
+
+    options = ReplayOptions(
+        audit=audit or Path("runs") / f"replay-{mode.value}.jsonl",
+        trace=trace or shipped_trace(),
+        requests=requests,
+        mode=mode,
+        restart_after=restart_after,
+        seed=seed,
+        scale=Scale(scale),
+        device_pages=device_pages,
+        staging_pages=staging_pages,
+        token_budget=token_budget,
+        store_delay=store_delay,
+        strict=strict,
+    )
+    try:
+        with progress_bar(shown=not as_json) as progress:
+            run = Replay(options, progress)
+            report = run.run()
+    except TraceError as error:
+        raise BadInput(str(error)) from error
+    if as_json:
+        typer.echo(orjson.dumps(report.as_json()).decode())
+    else:
+        show(run, report)
+    for fault in report.faults():
+        typer.echo(f"stagehold: {fault}", err=True)
+    if report.faults():
+        raise typer.Exit(1)
+
+
+@contextmanager
+def progress_bar(*, shown: bool) -> Iterator[Progress | None]:
+    """A bar on stderr where a person can see it; None where nobody would."""
+    if not (shown and sys.stderr.isatty()):
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("requests", total=None)
+        yield lambda done, whole: bar.update(task, completed=done, total=whole)
+
+
+def show(run: Replay, report: ReplayReport) -> None:
+    """Print the report as a table, with the sizes that it was made on."""
+    from rich.console import Console
+    from rich.table import Table
+
+    config, workload = run.config, run.workload
+    table = Table(
+        title=f"stagehold replay: {report.requests} requests, {config.host_memory_mode}", title_justify="left"
+    )
+    table.add_column("what")
+    table.add_column("value", justify="right")
+    table.add_column("note")
+    for row in _rows(report):
+        table.add_row(*row)
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(table)
+    console.print(
+        f"{run.options.scale}\n"
+        f"a page is {config.page_size} tokens of {run.layout.token_bytes:,} bytes\n"
+        f"pages: {config.device_pages:,} on the device, {config.staging_pages:,} of staging, "
+        f"{workload.working_set_pages:,} in the working set\n"
+        f"audit log {report.audit_log}"
+    )
+
+
+def _rows(report: ReplayReport) -> Iterator[tuple[str, str, str]]:
+    def share(part: int, whole: int) -> str:
+        return f"{100 * part / whole:.1f} %" if whole else ""
+
+    hits = report.device_hit_tokens + report.store_hit_tokens
+    yield "prompt tokens", f"{report.prompt_tokens:,}", ""
+    yield "hit tokens", f"{hits:,}", f"{share(hits, report.prompt_tokens)} of the prompts"
+    yield "  from the device", f"{report.device_hit_tokens:,}", ""
+    yield "  from the store", f"{report.store_hit_tokens:,}", ""
+    yield (
+        "ideal hit tokens",
+        f"{report.ideal_hit_tokens:,}",
+        f"{share(hits, report.ideal_hit_tokens)} reached",
+    )
+    yield "recomputed tokens", f"{report.recomputed_tokens:,}", "computed before, and again"
+    yield "queried hit tokens", f"{report.queried_hit_tokens:,}", "counted per claim"
+    yield "  fetched", f"{report.fetched_tokens:,}", ""
+    yield "  spliced", f"{report.spliced_tokens:,}", ""
+    for reason, tokens in report.losses.items():
+        yield f"  lost: {reason}", f"{tokens:,}", ""
+    yield "  open claims", f"{report.open_claim_tokens:,}", ""
+    yield "most retries of a request", str(report.max_retries), ""
+    yield "ticks", f"{report.ticks:,}", ""
+    yield "compared bytes", f"{report.compared_bytes:,}", "every page at its first use"
+    yield "wrong bytes", f"{report.wrong_bytes:,}", ""
+    yield "phantom hit tokens", f"{report.phantom_hit_tokens:,}", ""
+    yield "violations", f"{report.violations:,}", ""

@@ -1,0 +1,215 @@
+"""Replays a trace through engine and bundled scheduler, on real bytes, and reports where tokens went.
+
+It owns the trace clock (one tick is 50 ms while anything waits or runs, idle gaps are skipped) and the life
+of engine, store and temporary folder. It decides nothing that the engine or the scheduler decides.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from stagehold import AttachmentState, AuditLog, Engine, EngineConfig, HostMode, Namespace, Stats
+from stagehold.cache.stores.delayed import DelayedStore
+from stagehold.cache.stores.files import FileStore
+from stagehold.cache.stores.protocol import Store
+from stagehold.cache.stores.simulated import Delays
+from stagehold.cache.stores.workers import WorkerStore
+from stagehold.lab.expand import ReplayRequest, Scale
+from stagehold.lab.report import ReplayReport, Tally
+from stagehold.lab.traces import shipped_trace
+from stagehold.lab.workload import Workload, load_workload
+from stagehold.serving.pattern import Layout
+from stagehold.serving.runner import PatternRunner
+from stagehold.serving.scheduler import Scheduler
+
+TICK_MS = 50
+STALLED_TICKS = 20_000  # far beyond the sum of all limits on one attempt's way, so that only a wedge gets here
+DRAIN_TICKS = 20_000  # a whole backlog at one page a tick, and some
+STAGING_RATIO = {HostMode.BUFFER_ONLY: 1.2, HostMode.CACHE: 2.0}
+
+Progress = Callable[[int, int], None]
+"""Called with (requests finished, requests in all)."""
+
+
+class StoreUnusable(RuntimeError):
+    """The store did not pass its self-test."""
+
+
+class Wedged(RuntimeError):
+    """No request moved for `STALLED_TICKS` ticks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """What to replay and on which sizes; a size of 0 is derived from the requests.
+
+    After `restart_after` requests the engine is closed and a fresh one goes on with the same store.
+    `store_delay` is the most ticks that a store's answer is held back, drawn from `seed`.
+    """
+
+    audit: Path
+    trace: Path = field(default_factory=shipped_trace)
+    requests: int = 500
+    mode: HostMode = HostMode.BUFFER_ONLY
+    restart_after: int = 0
+    seed: int = 0
+    scale: Scale = field(default_factory=Scale)
+    page_size: int = 16
+    device_pages: int = 0
+    staging_pages: int = 0
+    token_budget: int = 512
+    store_delay: int = 8
+    strict: bool = False
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What is added up over the engines of one replay."""
+
+    tally: Tally = field(default_factory=Tally)
+    stats: list[Stats] = field(default_factory=list)
+    finished: int = 0
+    compared_bytes: int = 0
+    wrong_bytes: int = 0
+    phantom_tokens: int = 0
+
+
+class Replay:
+    """One replay, from options to report."""
+
+    def __init__(self, options: ReplayOptions, progress: Progress | None = None) -> None:
+        self.options = options
+        self.workload: Workload = load_workload(
+            options.trace, requests=options.requests, scale=options.scale, page_size=options.page_size
+        )
+        self.layout = Layout(page_size=options.page_size)
+        self.config = self._config()
+        self._progress = progress or (lambda _done, _all: None)
+        self._ideal = dict(zip((r.rid for r in self.workload.requests), self.workload.ideal_hits, strict=True))
+        self._namespace = Namespace(model="known-bytes")
+        self._sums = _Sums()
+
+    def run(self) -> ReplayReport:
+        """Replay every request; the store's folder is gone afterwards, the audit log stays."""
+        cut = self.options.restart_after
+        legs = [self.workload.requests[:cut], self.workload.requests[cut:]] if cut else [self.workload.requests]
+        with TemporaryDirectory(prefix="stagehold-replay-") as folder:
+            logs = [self._leg(leg, Path(folder), number) for number, leg in enumerate(legs, start=1) if leg]
+        return self._report(logs[-1])
+
+    def open_store(self, folder: Path) -> Store:
+        """The store of one engine: page files, answers held back by a seeded number of ticks."""
+        ticks = (1, self.options.store_delay)
+        delays = Delays(exists=ticks, get=ticks, put=ticks)
+        return DelayedStore(WorkerStore(FileStore(folder)), self.options.seed, delays=delays)
+
+    def _config(self) -> EngineConfig:
+        options, workload = self.options, self.workload
+        device = options.device_pages or workload.device_pages
+        return EngineConfig(
+            page_size=options.page_size,
+            device_pages=device,
+            staging_pages=options.staging_pages or int(STAGING_RATIO[options.mode] * device),
+            largest_request_tokens=workload.largest_request_tokens,
+            host_memory_mode=options.mode,
+            prefetch_threshold_tokens=options.page_size,
+            parts=self.layout.parts,
+            page_part_bytes=self.layout.page_part_bytes,
+        )
+
+    @contextmanager
+    def _engine(self, folder: Path, audit: Path) -> Iterator[Engine]:
+        audit.parent.mkdir(parents=True, exist_ok=True)
+        with AuditLog(audit) as log, closing(self.open_store(folder)) as store:
+            engine = Engine(self.config, store=store, sink=log.block, strict=self.options.strict)
+            with closing(engine):
+                yield engine
+        self._sums.stats.append(engine.stats())
+
+    def _leg(self, requests: Sequence[ReplayRequest], folder: Path, number: int) -> Path:
+        """Serve `requests` with an engine of their own; returns its audit log."""
+        audit = self.options.audit
+        if number > 1:
+            audit = audit.with_name(f"{audit.stem}.{number}{audit.suffix}")
+        with self._engine(folder, audit) as engine:
+            assert engine.device_bytes is not None, "the replay attaches tensors"
+            _warm_up(engine)
+            runner = PatternRunner(self.layout, engine.device_bytes.tensor)
+            self._serve(Scheduler(engine, runner, token_budget=self.options.token_budget), requests)
+            engine.drain(DRAIN_TICKS)
+            self._sums.compared_bytes += runner.compared_bytes
+            self._sums.wrong_bytes += runner.wrong_bytes
+            self._sums.phantom_tokens += runner.phantom_tokens
+        return audit
+
+    def _serve(self, scheduler: Scheduler, requests: Sequence[ReplayRequest]) -> None:
+        """The trace clock: arrivals that are due are submitted, then one pass is made."""
+        now_ms = requests[0].arrival_ms
+        arrived = 0
+        stalled = 0
+        while arrived < len(requests) or not scheduler.idle:
+            if scheduler.idle:
+                now_ms = max(now_ms, requests[arrived].arrival_ms)
+            while arrived < len(requests) and requests[arrived].arrival_ms <= now_ms:
+                request = requests[arrived]
+                scheduler.submit(request.rid, request.tokens, self._namespace, request.output_tokens)
+                arrived += 1
+            stalled = 0 if self._pass(scheduler) else stalled + 1
+            if stalled > STALLED_TICKS:
+                raise Wedged(f"no request moved for {STALLED_TICKS:,} ticks; {self._sums.finished} have finished")
+            now_ms += TICK_MS
+
+    def _pass(self, scheduler: Scheduler) -> bool:
+        """One pass and its bookkeeping; whether anything moved."""
+        done = scheduler.step()
+        sums = self._sums
+        for one in done.admitted:
+            sums.tally.admit(one, self._ideal[one.rid])
+        if done.finished:
+            sums.finished += len(done.finished)
+            self._progress(sums.finished, len(self.workload.requests))
+        return bool(done.admitted or done.computed_tokens)
+
+    def _report(self, audit: Path) -> ReplayReport:
+        sums, workload = self._sums, self.workload
+        return ReplayReport(
+            requests=sums.finished,
+            prompt_tokens=workload.prompt_tokens,
+            ideal_hit_tokens=sum(workload.ideal_hits),
+            device_hit_tokens=sums.tally.device_hit_tokens,
+            store_hit_tokens=sums.tally.store_hit_tokens,
+            recomputed_tokens=sums.tally.recomputed_tokens,
+            queried_hit_tokens=sum(s.queried for s in sums.stats),
+            fetched_tokens=sum(s.fetched for s in sums.stats),
+            spliced_tokens=sum(s.spliced for s in sums.stats),
+            losses=_added(s.losses for s in sums.stats),
+            open_claim_tokens=sum(s.open_claims for s in sums.stats),
+            phantom_hit_tokens=sums.phantom_tokens,
+            max_retries=max(s.max_reissues for s in sums.stats),
+            ticks=sum(s.ticks for s in sums.stats),
+            violations=sum(s.violations + s.live_machines + sum(s.owned.values()) for s in sums.stats),
+            compared_bytes=sums.compared_bytes,
+            wrong_bytes=sums.wrong_bytes,
+            state_entries=_added(s.state_entries for s in sums.stats),
+            audit_log=str(audit),
+        )
+
+
+def _warm_up(engine: Engine) -> None:
+    """Let the store's self-test pass, as a server does before it takes requests."""
+    while engine.attachment is AttachmentState.ATTACHING:
+        engine.tick()
+    if engine.attachment is not AttachmentState.ATTACHED:
+        raise StoreUnusable(f"the store failed its self-test: the link is {engine.attachment.name.lower()}")
+
+
+def _added(parts: Iterator[dict[str, int]]) -> dict[str, int]:
+    whole: Counter[str] = Counter()
+    for part in parts:
+        whole.update(part)
+    return dict(whole)

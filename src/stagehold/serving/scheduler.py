@@ -1,0 +1,220 @@
+"""The bundled scheduler: waiting queue, token budget, chunked prefill, decode steps, retraction.
+
+It embeds the engine through its public face, as a foreign scheduler would, and owns which request runs when.
+It never looks at the tree, the pools or the store.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import assert_never
+
+import numpy as np
+
+from stagehold import (
+    Admission,
+    AdmissionOutcome,
+    Engine,
+    Handle,
+    Namespace,
+    NoRoom,
+    Skip,
+)
+from stagehold.serving.pattern import Tokens
+from stagehold.serving.runner import Runner, Work
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One submitted request. `tokens` has room for prompt and answer; `known` of them are known so far.
+
+    `computed` tokens have their KV, of which `reused` came from the cache and `read` were read by a forward;
+    `prefill` of them (the prompt, and what a retracted attempt had answered) come before any is decoded.
+    """
+
+    handle: Handle
+    namespace: Namespace
+    tokens: Tokens
+    known: int
+    prefill: int
+    computed: int = 0
+    reused: int = 0
+    read: int = 0
+    retractions: int = 0
+
+    @property
+    def rid(self) -> str:
+        """The caller's name of the request."""
+        return self.handle.rid
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """One admission as the scheduler saw it: which attempt, tokens to have KV first, what the engine gave."""
+
+    rid: str
+    attempt: int
+    prefill_tokens: int
+    admission: Admission
+
+
+@dataclass(slots=True)
+class Pass:
+    """What one scheduler pass did."""
+
+    admitted: list[Admitted] = field(default_factory=list)
+    finished: list[str] = field(default_factory=list)
+    retracted: list[str] = field(default_factory=list)
+    computed_tokens: int = 0
+
+
+class _Visit(Enum):
+    RUNS = auto()
+    PASSED_OVER = auto()
+    NO_MORE = auto()
+
+
+class Scheduler:
+    """Serves requests in arrival order, a pass at a time: running ones first, oldest first, then new ones."""
+
+    def __init__(self, engine: Engine, runner: Runner, *, token_budget: int = 512, running_limit: int = 128) -> None:
+        self._engine = engine
+        self._runner = runner
+        self._token_budget = token_budget
+        self._running_limit = running_limit
+        self._waiting: deque[Request] = deque()
+        self._running: list[Request] = []
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request waits or runs."""
+        return not self._waiting and not self._running
+
+    def submit(self, rid: str, tokens: Tokens, namespace: Namespace, max_new_tokens: int) -> None:
+        """Queue a request; `tokens` is its prompt, and it will answer with exactly `max_new_tokens`."""
+        room = np.zeros(len(tokens) + max_new_tokens, dtype=np.uint32)
+        room[: len(tokens)] = tokens
+        handle = self._engine.arrive(rid, tokens, namespace, max_new_tokens)
+        self._waiting.append(Request(handle, namespace, room, len(tokens), len(tokens)))
+
+    def step(self) -> Pass:
+        """One pass: tick, gather a batch within the token budget, run it, publish and end what is due."""
+        self._engine.tick()
+        done = Pass()
+        batch: list[tuple[Request, int]] = []
+        budget = self._go_on(batch, self._token_budget, done)
+        self._admit(batch, budget, done)
+        self._run(batch, done)
+        return done
+
+    def abort_all(self) -> None:
+        """Give up everything that waits or runs."""
+        for request in (*self._waiting, *self._running):
+            self._engine.abort(request.handle)
+        self._waiting.clear()
+        self._running.clear()
+
+    def _go_on(self, batch: list[tuple[Request, int]], budget: int, done: Pass) -> int:
+        """Running requests, oldest first: one token to decode, or the next chunk of the prompt."""
+        for request in list(self._running):
+            count = min(budget, request.known - request.computed)
+            if count and request in self._running and self._extend(request, count, done):
+                batch.append((request, count))
+                budget -= count
+        return budget
+
+    def _extend(self, request: Request, count: int, done: Pass) -> bool:
+        """Slots for `count` more tokens; the youngest request makes room, at last this one itself."""
+        decodes = request.computed >= request.prefill
+        tokens = request.tokens[request.computed : request.computed + count] if decodes else None
+        while isinstance(self._engine.extend(request.handle, count, tokens), NoRoom):
+            victim = self._running.pop()
+            self._retract(victim, done)
+            if victim is request:
+                return False
+        return True
+
+    def _retract(self, victim: Request, done: Pass) -> None:
+        victim.handle = self._engine.retract(victim.handle)
+        victim.prefill = max(victim.prefill, victim.computed)
+        victim.computed = victim.reused = victim.read = 0
+        victim.retractions += 1
+        self._waiting.appendleft(victim)
+        done.retracted.append(victim.rid)
+
+    def _admit(self, batch: list[tuple[Request, int]], budget: int, done: Pass) -> None:
+        """Visit waiting requests in order; one that waits for its bytes is passed over and blocks nobody."""
+        passed_over: list[Request] = []
+        while self._waiting and budget > 0 and len(self._running) < self._running_limit:
+            request = self._waiting.popleft()
+            visit, count = self._visit(request, budget, done)
+            match visit:
+                case _Visit.RUNS:
+                    batch.append((request, count))
+                    budget -= count
+                case _Visit.PASSED_OVER:
+                    passed_over.append(request)
+                case _Visit.NO_MORE:
+                    passed_over.append(request)
+                    break
+                case _:
+                    assert_never(visit)
+        self._waiting.extendleft(reversed(passed_over))
+
+    def _visit(self, request: Request, budget: int, done: Pass) -> tuple[_Visit, int]:
+        plan = self._engine.select(request.handle, budget)
+        if isinstance(plan, Skip):
+            return _Visit.PASSED_OVER, 0
+        admission = self._engine.commit(plan)
+        match admission.outcome:
+            case AdmissionOutcome.ADMITTED:
+                self._start(request, admission, done)
+                granted = self._extend(request, admission.extend_tokens, done)
+                return (_Visit.RUNS, admission.extend_tokens) if granted else (_Visit.NO_MORE, 0)
+            case AdmissionOutcome.NO_ROOM | AdmissionOutcome.DEFERRED:
+                return _Visit.NO_MORE, 0
+            case AdmissionOutcome.DEFER_CAP | AdmissionOutcome.UNFIT | AdmissionOutcome.SHRUNK:
+                return _Visit.PASSED_OVER, 0
+            case _:
+                assert_never(admission.outcome)
+
+    def _start(self, request: Request, admission: Admission, done: Pass) -> None:
+        request.computed = request.reused = admission.hit_tokens
+        self._running.append(request)
+        done.admitted.append(Admitted(request.rid, request.handle.attempt, request.prefill, admission))
+
+    def _run(self, batch: list[tuple[Request, int]], done: Pass) -> None:
+        """The forward pass, and what follows from it for each request."""
+        answers = self._runner.forward([self._work(request, count) for request, count in batch])
+        for (request, count), token in zip(batch, answers, strict=True):
+            request.read = request.computed
+            request.computed += count
+            done.computed_tokens += count
+            if request.computed <= request.prefill:
+                self._engine.publish(request.handle, request.computed)
+            if request.computed == request.known:
+                self._append(request, token, done)
+
+    def _append(self, request: Request, token: int, done: Pass) -> None:
+        """One more token of the answer is known; the last one needs no KV."""
+        request.tokens[request.known] = token
+        request.known += 1
+        if request.known == len(request.tokens):
+            self._runner.read(self._work(request, 0))
+            self._engine.finish(request.handle)
+            self._running.remove(request)
+            done.finished.append(request.rid)
+
+    def _work(self, request: Request, count: int) -> Work:
+        return Work(
+            request.rid,
+            request.namespace,
+            request.tokens,
+            request.computed,
+            request.computed + count,
+            request.read,
+            request.reused,
+            np.asarray(self._engine.page_slots(request.handle), dtype=np.int64),
+        )

@@ -1,0 +1,41 @@
+"""`stagehold diagram` writes the pages, and `--check` tells the stale ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from typer.testing import CliRunner, Result
+
+from stagehold.cli.main import app
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["diagram", *map(str, arguments)])
+
+
+def test_the_committed_pages_are_fresh() -> None:
+    """What stands under docs is what the rows say."""
+    assert 0 == run("--check", "--folder", ROOT / "docs" / "machines").exit_code
+
+
+def test_what_was_written_is_fresh(tmp_path: Path) -> None:
+    """A fresh folder is filled, and the paths are printed."""
+    written = run("--folder", tmp_path / "new")
+
+    assert 0 == written.exit_code
+    assert str(tmp_path / "new" / "hold.mmd") in written.stdout
+    assert 0 == run("--check", "--folder", tmp_path / "new").exit_code
+
+
+def test_a_stale_page_is_named(tmp_path: Path) -> None:
+    """A changed page makes the check fail, and says which one and what to run."""
+    run("--folder", tmp_path)
+    (tmp_path / "hold.mmd").write_text("old")
+
+    checked = run("--check", "--folder", tmp_path)
+
+    assert 1 == checked.exit_code
+    assert "hold.mmd; run `stagehold diagram`" in checked.stderr
+    assert "old" == (tmp_path / "hold.mmd").read_text()
