@@ -253,9 +253,7 @@ def test_leftovers_of_the_dead_are_swept_and_of_the_living_kept(store, open_at):
     """A temporary file of a process that is gone is removed at the next start; ours stays and is counted."""
     folder = store._folder
     mine = Path(folder.new_temp(100))
-    dead = subprocess.run(
-        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True
-    )
+    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
     theirs = Path(folder.new_temp(100).replace(f"-{os.getpid()}-", f"-{int(dead.stdout)}-"))
     stray = folder.root / "temp" / "notes.txt"
     for path in (mine, theirs, stray):

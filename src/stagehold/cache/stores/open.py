@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -103,6 +104,29 @@ def ticks(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2] or found[1])
 
 
+def text(value: str) -> str:
+    """Take any text that is not empty."""
+    if not value:
+        raise ValueError("expected some text")
+    return value
+
+
+def yes_or_no(value: str) -> bool:
+    """Parse `yes` or `no`."""
+    if value not in ("yes", "no"):
+        raise ValueError("expected yes or no")
+    return value == "yes"
+
+
+def need(module: str, url: StoreUrl, *, extra: str) -> Any:
+    """Import a client package; where it is missing, StoreUrlError says what to install."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        remedy = f"pip install 'stagehold[{extra}]'"
+        raise StoreUrlError(f"{url.text}: {url.scheme} needs the package {module!r} ({error}): {remedy}") from error
+
+
 RUNNING = {"workers": count, "deadline": seconds}
 """Options of every store that runs on threads."""
 
@@ -136,13 +160,15 @@ def open_store(url: str, page_bytes: int, *, layout: Layout = WHOLE) -> Store:
     """
     parsed = parse_url(url, page_bytes, layout=layout)
     opener = _OPENERS.get(parsed.scheme)
-    if opener is not None:
-        return opener(parsed)
-    found = _foreign().get(parsed.scheme)
-    if found is None:
-        known = ", ".join(sorted([*_OPENERS, *_foreign()]))
-        raise StoreUrlError(f"{url}: unknown scheme {parsed.scheme!r}; known here: {known}")
-    store: Store = found.load()(parsed)
+    if isinstance(opener, str):
+        module, _, function = opener.partition(":")
+        opener = getattr(import_module(f"stagehold.cache.stores.{module}"), function)
+    elif opener is None:
+        found = _foreign().get(parsed.scheme)
+        if found is None:
+            raise StoreUrlError(f"{url}: unknown scheme {parsed.scheme!r}; known here: {', '.join(schemes())}")
+        opener = found.load()
+    store: Store = opener(parsed)
     return store
 
 
@@ -186,4 +212,10 @@ def _open_simulated(url: StoreUrl) -> Store:
     )
 
 
-_OPENERS: dict[str, Callable[[StoreUrl], Store]] = {"file": _open_file, "sim": _open_simulated}
+_OPENERS: dict[str, Callable[[StoreUrl], Store] | str] = {
+    "file": _open_file,
+    "sim": _open_simulated,
+    "s3": "s3:open_s3",
+    **dict.fromkeys(("valkey", "valkeys", "redis", "rediss", "unix"), "valkey:open_valkey"),
+}
+"""Openers by scheme; those given as `module:function` are imported when they are asked for."""

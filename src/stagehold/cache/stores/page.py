@@ -98,6 +98,14 @@ def verify(
     return Verdict.HIT
 
 
+def unpack_into(raw: bytes | memoryview, out: Buffer, name: bytes, layout: Layout = WHOLE) -> Verdict:
+    """Copy the body of a whole page object into `out` and verify what is there then."""
+    whole = memoryview(raw)
+    body = whole[HEADER_BYTES : HEADER_BYTES + len(out)]
+    out[: len(body)] = body
+    return verify(whole[:HEADER_BYTES], out[: len(body)], name, len(out), layout)
+
+
 def verify_received(header: bytearray, body: Buffer, name: bytes, received: int, layout: Layout = WHOLE) -> Verdict:
     """`verify` for a vectored read that filled `header` and then `body` with `received` bytes in all."""
     if received < HEADER_BYTES:

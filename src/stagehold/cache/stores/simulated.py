@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from stagehold.cache.stores.operations import Kind, Operation, operation
-from stagehold.cache.stores.page import HEADER_BYTES, WHOLE, Layout, encode_header, verify
+from stagehold.cache.stores.page import HEADER_BYTES, WHOLE, Layout, encode_header, unpack_into
 from stagehold.cache.stores.protocol import Buffer, Progress, Verdict
 
 NEVER = 1 << 62
@@ -279,9 +279,7 @@ class SimulatedStore:
             raw = self._flip(raw)
         if short < self._rates.short:
             raw = raw[: len(raw) // 2]
-        body = memoryview(raw)[HEADER_BYTES : HEADER_BYTES + len(out)]
-        out[: len(body)] = body
-        verdict = verify(raw[:HEADER_BYTES], out[: len(body)], name, len(out), self._layout)
+        verdict = unpack_into(raw, out, name, self._layout)
         if verdict is not Verdict.HIT:
             self.medium.remove(name)  # a page that was found bad is not found again
         return verdict

@@ -1,0 +1,117 @@
+"""Stores over real servers: they conform, and a server that dies or stands still costs misses, not
+correctness.
+"""
+
+import signal
+import time
+
+import pytest
+
+from stagehold.cache.stores.open import open_store
+from stagehold.cache.stores.protocol import Verdict
+from stagehold.testing.conformance import check_store
+
+SIZE = 1 << 20
+
+
+def names(count):
+    return [b"served-%025d" % index for index in range(count)]
+
+
+def views(count, fill=0):
+    return [memoryview(bytearray(bytes([fill + index if fill else 0]) * SIZE)) for index in range(count)]
+
+
+def finish(store, ticket, patience=30.0):
+    """Poll until `ticket` is done; return its progress and the seconds that took."""
+    started = time.monotonic()
+    while time.monotonic() < started + patience:
+        store.wait(1.0)
+        for report in store.poll(0):
+            if report.ticket == ticket and report.done:
+                return report, time.monotonic() - started
+    pytest.fail(f"ticket {ticket} did not end in {patience} s")
+
+
+@pytest.fixture
+def filled(valkey_server):
+    """A Valkey with 16 pages of 1 MiB; yields (store, server process)."""
+    url, process = valkey_server
+    store = open_store(f"{url}?deadline=2&workers=1", SIZE)
+    store.put(1, names(16), views(16, 1), 0)
+    assert finish(store, 1)[0].good == 16
+    yield store, process
+    store.close()
+
+
+def test_valkey_conforms(valkey_server):
+    """All checks but the one about a capacity, which is the server's."""
+    result = check_store(valkey_server[0]).as_dict()
+    assert result["failed"] == {}
+    assert list(result["skipped"]) == ["capacity limits"]
+
+
+def test_s3_conforms(s3_server):
+    """All checks but the one about a capacity, which S3 has none of."""
+    url = f"s3://pages/kv?endpoint={s3_server}&region=us-east-1&anonymous=yes"
+    result = check_store(url).as_dict()
+    assert result["failed"] == {}
+    assert list(result["skipped"]) == ["capacity limits"]
+
+
+def test_a_killed_server_is_a_failed_read(filled):
+    """The operation ends with a fault verdict well before the deadline, and nothing is claimed."""
+    store, process = filled
+    process.kill()
+    process.wait()
+    store.get_into(2, names(16), views(16), 0)
+    report, seconds = finish(store, 2)
+    assert report.good == 0
+    assert report.verdicts[0] is Verdict.FAILED
+    assert seconds < 2.5
+
+
+def test_a_server_that_stands_still_costs_the_deadline(filled):
+    """Stopped in the middle of reads: those end in time, and after the server goes on every byte is right."""
+    store, process = filled
+    process.send_signal(signal.SIGSTOP)
+    store.get_into(2, names(16), views(16), 0)
+    report, seconds = finish(store, 2)
+    assert (report.good, report.verdicts[0]) == (0, Verdict.FAILED)
+    assert seconds < 3.0
+    process.send_signal(signal.SIGCONT)
+    for ticket, order in ((3, 1), (4, -1)):
+        out = views(16)
+        store.get_into(ticket, names(16)[::order], out, 0)
+        assert finish(store, ticket)[0].good == 16
+        assert out == views(16, 1)[::order]
+
+
+def test_a_server_that_is_down_at_the_start_does_not_prevent_it():
+    """Opening succeeds, lookups fail quickly, closing is clean."""
+    store = open_store("valkey://127.0.0.1:9/0?deadline=2", SIZE)
+    store.exists(1, names(2), 0)
+    report, seconds = finish(store, 1)
+    assert report.verdicts == (Verdict.FAILED,) * 2
+    assert seconds < 2.5
+    assert "Connection" in store.errors[0]
+    store.close()
+
+
+def test_a_full_server_refuses_or_evicts_and_never_lies(filled):
+    """Far more pages than fit: what is still there is right, the rest are misses."""
+    store, _ = filled
+    keys = [b"flood-%026d" % index for index in range(96)]
+    for start in range(0, 96, 16):
+        store.put(10 + start, keys[start : start + 16], views(16, 1), 0)
+        assert finish(store, 10 + start)[0].good == 16
+    hits = 0
+    for index, key in enumerate(keys):
+        out = views(1)
+        store.get_into(200 + index, [key], out, 0)
+        report, _ = finish(store, 200 + index)
+        assert report.verdicts[0] in (Verdict.HIT, Verdict.MISS)
+        if report.good:
+            hits += 1
+            assert out[0] == views(16, 1)[index % 16]
+    assert 0 < hits < 96
