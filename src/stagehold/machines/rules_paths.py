@@ -80,15 +80,15 @@ def ends(spec: MachineSpec) -> Iterator[Problem]:
 
 
 def home(spec: MachineSpec) -> Iterator[Problem]:
-    """A standing machine has a state that can be reached from each of its states that is not terminal."""
+    """A standing machine has a resting state that can be reached from each of its states but the terminal ones."""
     if spec.life is not Life.STANDING:
         return
     living = [state.name for state in spec.states if state.kind is not Kind.TERMINAL]
-    common = set(living)
+    common = {state.name for state in spec.states if state.kind is Kind.RESTING}
     for name in living:
         common &= reached(rows_of(spec), [name])
     if not common:
-        says = "no state can be reached from everywhere; write the rows back to one, the machine's home"
+        says = "no resting state can be reached from everywhere; write the rows back to one, the machine's home"
         yield Problem(Rule.HOME, spec.name, "states", says)
 
 
