@@ -84,8 +84,9 @@ function element(name, text = "", look = "") {
 function strip(lane, kinds, first, last) {
   const box = element("div", "", "strip");
   const place = (tick) => (100 * (tick - first)) / (last - first + 1);
-  lane.steps.forEach(([tick, , state], at) => {
-    const until = at + 1 < lane.steps.length ? lane.steps[at + 1][0] : kinds[state] === "terminal" ? tick + 1 : last + 1;
+  const moves = lane.steps.filter((step, at) => at === 0 || step[2] !== lane.steps[at - 1][2]);
+  moves.forEach(([tick, , state], at) => {
+    const until = at + 1 < moves.length ? moves[at + 1][0] : kinds[state] === "terminal" ? tick + 1 : last + 1;
     const span = element("span", state);
     span.title = `${state} (${kinds[state]}), ticks ${tick} to ${until}`;
     span.style.cssText = `left:${place(tick)}%;width:${place(until) - place(tick)}%;background:var(--${kinds[state]})`;
@@ -164,7 +165,9 @@ function timelines(panel) {
 
   filter.addEventListener("input", fill);
   fill();
-  if (data.requests.length) show(data.requests[0]);
+  const length = (request) => request.lanes.reduce((sum, lane) => sum + lane.steps.length, 0);
+  const longest = data.requests.reduce((best, other) => (best && length(best) >= length(other) ? best : other), null);
+  if (longest) show(longest);
 }
 
 for (const panel of all("[role=tabpanel]")) machine(panel);

@@ -205,7 +205,7 @@ def _heat(specs: Sequence[MachineSpec], story: Story) -> str:
     lines = []
     for spec in specs:
         counts = heat.taken[spec.name]
-        never = [labels.trigger(spec, row) for row, count in zip(spec.rows, counts, strict=True) if not count]
+        never = [f"{labels.source(row)}: {labels.trigger(spec, row)}" for row in heat.never(spec)]
         share = f"{len(counts) - len(never)} of {len(counts)}"
         figures = [f"{heat.births[spec.name]:,}", f"{sum(counts):,}", f"{heat.refused[spec.name]:,}"]
         lines.append([spec.name, *figures, share, "\n".join(never)])
