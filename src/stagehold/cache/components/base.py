@@ -132,7 +132,7 @@ class Component:
         """Return what of a span the component lacks; `live` pages are live, the last one in `node`."""
         start, end = span
         if not self.per_page:
-            return [Span(end - 1, end)] if live < end else self.holes(node, start, end)
+            return [Span(end - 1, end)] if live < end and start < end else self.holes(node, start, end)
         spans = self.holes(node, start, min(live, end))
         behind = max(live, start)
         if behind < end:
@@ -335,20 +335,18 @@ class Component:
     # -- space ---------------------------------------------------------------------------------------------
 
     def evict(self, n: int) -> int:
-        """Free at least `n` slots as far as unlocked ones go, least recently used first; returns how many.
-
-        A leaf without holds goes whole; of any other node only this component's part goes.
-        """
+        """Free at least `n` slots as far as unlocked ones go, least recently used first; returns how many."""
         freed, at = 0, self.at
         while freed < n:
             node = self.ring.cells[at].newer
             if node is self.ring:
                 break
             freed += len(node.cells[at].slots)
-            self._vacate(node)
+            self.vacate(node)
         return freed
 
-    def _vacate(self, node: Node) -> None:
+    def vacate(self, node: Node) -> None:
+        """Free the slots at an unlocked node, and the node with them if it is a leaf without holds."""
         if node.children or node.held:
             self.bare(node)
         else:

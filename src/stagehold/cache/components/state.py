@@ -34,6 +34,10 @@ class Checkpoints(Component):
             return node, at
         return node.parent, node.start
 
+    def vacate(self, node: Node) -> None:
+        """Free the checkpoint; the node stays, since its pages serve a match that ends further up or down."""
+        self.bare(node)
+
     def staging_demand(self, anchor: int, suffix: int) -> int:
         """Return one slot, whatever the hold's anchor and length: a state has one size."""
         assert min(anchor, suffix) >= 0
