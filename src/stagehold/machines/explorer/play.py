@@ -34,6 +34,7 @@ class Play(Effects):
         self.found: list[tuple[int, Breach]] = []
         self.armed = 0
         self.visiting = self.visit_is_open(situation)
+        self.over = self.requests_ended(situation)
 
     def bit(self, clock: Clock, who: int) -> int:
         """The bit of one clock in `armed`."""

@@ -45,9 +45,8 @@ class Product(Visits, Writer, Traffic):
 
     def waits(self, seen: Seen) -> bool:
         """Whether something is left that must end although no IO and no outage ever does."""
-        write = self.layout.write
-        waiting_write = seen[write] in self.tables["write"].deadlines
-        return waiting_write or not self.requests_ended(seen)
+        write_waits = seen[self.layout.write] in self.tables["write"].waiting
+        return write_waits or not self.requests_ended(seen)
 
     # What must hold
 

@@ -62,7 +62,7 @@ class Table:
     rows: Mapping[tuple[int, str, IntEnum | None], RowFacts]
     owns: Mapping[int, int]
     passing: frozenset[int]
-    terminal: frozenset[int]
+    waiting: frozenset[int]
     deadlines: Mapping[int, str]
     state_names: Mapping[int, str]
 
@@ -116,7 +116,7 @@ class Binder:
             rows=rows,
             owns={int(state.name): resource_set(state.owns) for state in spec.states},
             passing=frozenset(state for state, kind in kinds.items() if kind is Kind.PASSING),
-            terminal=frozenset(state for state, kind in kinds.items() if kind is Kind.TERMINAL),
+            waiting=frozenset(state for state, kind in kinds.items() if kind is Kind.WAITING),
             deadlines={int(state.name): state.deadline.event for state in spec.states if state.deadline},
             state_names={int(state.name): state.name.name.lower() for state in spec.states},
         )

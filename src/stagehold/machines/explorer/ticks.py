@@ -43,7 +43,7 @@ class Ticks(Play):
                 self.play(moves.WAIT_OUT, who, None, self.wait_out, request)
         if state == LOOKUP and LOOKUP in deadlines:
             self.fire(moves.LATE, who, request, deadlines[LOOKUP])
-        elif state == RETRY and now[request + at.TIMER]:
+        elif state == RETRY and RETRY in deadlines and now[request + at.TIMER]:
             self.due(who, request, deadlines[RETRY])
 
     def due(self, who: int, request: int, event: str) -> None:

@@ -20,7 +20,7 @@ class Traffic(Play):
 
     def others(self) -> None:
         """All that others may do now; with no request left, nobody looks at trees and pages any more."""
-        if not self.requests_ended(self.now):
+        if not self.over:
             for who, tree in enumerate(self.layout.trees):
                 self.tree_moves(who, tree)
             for span, place in enumerate(self.layout.spans):
@@ -87,7 +87,7 @@ class Traffic(Play):
     def breaker(self) -> None:
         """Results, rests and probes of the store; the engine closes it when all requests have ended."""
         store = self.layout.store
-        if self.requests_ended(self.now):
+        if self.over:
             if self.now[store] != EMPTY and self.world.breaker is Breaker.LIVE:
                 self.attempt(moves.SHUT, 0, store, "close")
         elif self.world.breaker is Breaker.LIVE:
@@ -115,7 +115,7 @@ class Traffic(Play):
 
     def may_decree(self) -> bool:
         """An open visit refuses decrees, as it refuses a tick."""
-        return not (self.visiting or self.requests_ended(self.now))
+        return not (self.visiting or self.over)
 
     def may_flush(self) -> bool:
         """Refused while a request runs, a hold loads or a write copies."""

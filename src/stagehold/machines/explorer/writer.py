@@ -48,7 +48,7 @@ class Writer(Ticks):
 
     def offers(self, write: int) -> None:
         """An intent may be refused for any reason; who owns nothing and is refused leaves at once."""
-        if self.requests_ended(self.now):
+        if self.over:
             return
         for offer in Offer:
             if (offer is Offer.OFF) != bool(self.now[self.layout.attached]):
