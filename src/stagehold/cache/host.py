@@ -56,8 +56,8 @@ class HostTier:
 
     @property
     def reclaimable(self) -> int:
-        """Pages that nobody but the tier owns."""
-        return sum(self._staging.references(page) == 1 for page in self._pages.values())
+        """Pages that nobody but the tier owns. A page with a second owner is always one that the tier lent."""
+        return len(self._pages) - self._staging.shared
 
     def reclaim(self, n: int) -> None:
         """Give back least recently used pages until staging has `n` free, or no reclaimable page is left."""

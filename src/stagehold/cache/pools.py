@@ -153,7 +153,7 @@ def alloc_together(wants: Sequence[tuple[Pool, int]]) -> list[list[int]] | None:
 class StagingPool:
     """Host pages with reference counts: a page is free when its last reference is dropped."""
 
-    __slots__ = ("_free", "_references", "name", "peak", "size", "tensors")
+    __slots__ = ("_free", "_references", "name", "peak", "shared", "size", "tensors")
 
     def __init__(self, n_pages: int, name: str = "staging") -> None:
         if n_pages < 0:
@@ -161,6 +161,7 @@ class StagingPool:
         self.name = name
         self.size = n_pages
         self.peak = 0
+        self.shared = 0  # pages with more than one reference
         self.tensors: object = None
         self._free = list(range(n_pages - 1, -1, -1))
         self._references = array("I", bytes(4 * n_pages))
@@ -198,7 +199,12 @@ class StagingPool:
         for page in pages:
             self._live(page)
         for page in pages:
-            self._references[page] += 1
+            self._change(page, 1)
+
+    def _change(self, page: int, by: int) -> None:
+        before = self._references[page]
+        self._references[page] = before + by
+        self.shared += (before + by > 1) - (before > 1)
 
     def free(self, pages: Sequence[int]) -> None:
         """Drop a reference to each page; refuses all of them if one has none left to drop."""
@@ -208,9 +214,9 @@ class StagingPool:
                 self._live(page)
             except SlotRefused:
                 for undo in pages[:done]:
-                    references[undo] += 1
+                    self._change(undo, 1)
                 raise
-            references[page] -= 1
+            self._change(page, -1)
         # A page that was named twice and fell to zero goes back once, at its last mention.
         gone = [page for page in dict.fromkeys(reversed(pages)) if not references[page]]
         self._free.extend(gone)

@@ -16,6 +16,7 @@ from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.facts import unpack
 from stagehold.lifecycle.holds import HoldRules
 from stagehold.lifecycle.launch import LaunchRules
+from stagehold.lifecycle.running import Running
 from stagehold.lifecycle.tick import Tick
 from stagehold.lifecycle.visits import Deliver, Visits
 from stagehold.lifecycle.writes import WriteRules
@@ -65,9 +66,8 @@ class Parts:
     core: Core
     launches: LaunchRules
     holds: HoldRules
-    admission: AdmissionRules
-    writes: WriteRules
     visits: Visits
+    running: Running
     phases: Tick
     tick: Machine
     pass_: Stepper  # steps the ordinary pass, which leaves no record
@@ -129,7 +129,8 @@ def assemble(config: EngineConfig, sink: Sink, copies: Copies, deliver: Deliver,
     tick = halt.birth(None, HandleKey("tick", 0, b""))
     phases = Tick(core, launches, holds, breaker, link)
     visits = Visits(core, admission, holds, deliver)
-    parts = Parts(core, launches, holds, admission, writes, visits, phases, tick, silent, halt)
+    running = Running(core, admission, writes)
+    parts = Parts(core, launches, holds, visits, running, phases, tick, silent, halt)
     link.decree = parts.drop_all
     return parts
 

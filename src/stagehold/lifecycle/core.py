@@ -57,6 +57,7 @@ class Core:
         self.copies = copies
         self.tensors = tensors
         self.store: Store | None = None
+        self.former: list[Store] = []  # stores that were replaced while operations of theirs were in flight
         self.device = Pool(config.device_pages, "device")
         self.staging = StagingPool(config.staging_pages, "staging")
         self.tree = Tree(config.page_size, {FULL: self.device})
@@ -72,7 +73,7 @@ class Core:
         self.spans: dict[tuple[bytes, int, int], int] = {}  # (last page key, start, last) -> hold that may be joined
         self.reserved = 0  # device pages promised to committed requests and not yet allocated
         self.committed = 0
-        self.epoch = 0  # moves whenever something that a parked hold or blocked write may wait for is given back
+        self.epoch = 0  # moves when a hold parks, a write queues, or something is given back that they may wait for
         self.counts: Counter[str] = Counter()
         self._cascade: deque[tuple[Step, Machine, Any]] = deque()
 
@@ -109,6 +110,11 @@ class Core:
     def begin(self, kind: Kind, owner: int, start: Callable[[int], None]) -> Operation:
         """A new operation of the current epoch of the breaker."""
         return self.operations.begin(kind, owner, start, self.breaker.data.epoch)
+
+    def withdraw(self, number: int) -> bool:
+        """End an operation that was never sent off, for want of a place; false if it flies."""
+        operation = self.operations.live.get(number)
+        return operation is not None and self.operations.withdraw(operation)
 
     def keys(self, chain: Chain, start: int, last: int) -> list[bytes]:
         """Page keys of pages [start, last)."""

@@ -30,7 +30,6 @@ from stagehold.machines import Block, HandleKey, Machine, Sink
 from stagehold.specs.attachment import AttachmentState
 from stagehold.specs.config import EngineConfig
 from stagehold.specs.hold import HoldState
-from stagehold.specs.outcomes import WritePolicy
 from stagehold.specs.request import RequestState
 from stagehold.specs.write import WriteState
 
@@ -171,7 +170,11 @@ class Engine:
     @exclusive
     def commit(self, plan: Plan) -> Admission:
         """End a visit: admitted with what was delivered, or the reason. `PartialDelivery` after a rollback."""
-        return self._parts.visits.commit(self._machine(plan.handle), plan)
+        m = self._machine(plan.handle)
+        admission = self._parts.visits.commit(m, plan)
+        if admission.admitted:
+            self._parts.running.matched(m)
+        return admission
 
     @exclusive
     def release(self, plan: Plan) -> None:
@@ -186,45 +189,12 @@ class Engine:
 
         Within prompt and `max_new_tokens` there is always room. Beyond them it may be refused, and nothing changes.
         """
-        m = self._committed(handle, "extend")
-        core, data = self._parts.core, m.data
-        need = max(0, -(-(data.n_tokens + n_tokens) // self.config.page_size) - len(data.slots))
-        beyond = max(0, need - data.reserve)
-        if beyond > core.room():
-            return NoRoom(need, core.room() + data.reserve)
-        slots = core.allocate_device(need)
-        data.slots.extend(slots)
-        core.reserved -= need - beyond
-        data.reserve -= need - beyond
-        data.n_tokens += n_tokens
-        if tokens is not None:
-            data.chain.extend(np.asarray(tokens))
-        self._recount(m)
-        return Extension(tuple(slots))
-
-    def _recount(self, m: Machine) -> None:
-        data = m.data
-        self._parts.core.ledger.change("slots", m.number, data.reserve + len(data.slots) - data.published)
+        return self._parts.running.extend(self._committed(handle, "extend"), n_tokens, tokens)
 
     @exclusive
     def publish(self, handle: Handle, upto: int) -> None:
         """The KV of the first `upto` tokens is in the request's slots: whole pages of it enter the tree."""
-        self._publish(self._committed(handle, "publish"), upto)
-
-    def _publish(self, m: Machine, upto: int) -> None:
-        core, data = self._parts.core, m.data
-        if not 0 <= upto <= data.n_tokens:
-            raise Misuse(f"publish({data.handle}): {upto} tokens, but slots were given for {data.n_tokens}")
-        first, last = data.published, min(upto, data.chain.n_tokens) // self.config.page_size
-        if last <= first:
-            return
-        data.slots[first:last] = core.insert(data.chain, first, data.slots[first:last])
-        data.published = last
-        self._parts.admission.move_lock(data, last)
-        self._recount(m)
-        if self.config.write_policy is WritePolicy.WRITE_THROUGH:
-            self._parts.writes.offer_span(data.chain, data.namespace, first, last)
-            core.settle()
+        self._parts.running.publish(self._committed(handle, "publish"), upto)
 
     def page_slots(self, handle: Handle) -> tuple[int, ...]:
         """The request's page table: slot of each of its pages, the tree's first."""
@@ -234,7 +204,7 @@ class Engine:
     def finish(self, handle: Handle) -> None:
         """The request ended well: every whole page with known tokens is published, the rest goes back."""
         m = self._committed(handle, "finish")
-        self._publish(m, m.data.n_tokens)
+        self._parts.running.publish(m, m.data.n_tokens)
         self._end(m, self._parts.core.steps.request.finish)
 
     @exclusive
@@ -279,7 +249,7 @@ class Engine:
 
     @exclusive
     def attach(self, store: Store) -> None:
-        """Use `store` from now on, once its self-test has passed."""
+        """Use `store` from now on, once its self-test has passed. A store that it replaces is closed."""
         self._must_be_open("attach")
         self._attach(store)
 
@@ -287,6 +257,8 @@ class Engine:
         core = self._parts.core
         if core.link.state is not AttachmentState.DETACHED:
             raise Misuse(f"attach: a store is {core.link.state.name.lower()}; detach it and tick until it is detached")
+        if core.store is not None and core.store is not store:
+            core.former.append(core.store)
         core.store = store
         core.beliefs.forget()
         core.steps.attachment.attach(core.link)
@@ -356,6 +328,7 @@ class Engine:
         core.steps.attachment.close(core.link)
         if core.store is not None:
             core.store.close()
+        parts.phases.close_former()
         parts.run_out()
         core.steps.store.close(core.breaker)
         core.host.flush()

@@ -227,6 +227,8 @@ class HoldRules:
         self._unpin(h)
         self.core.close_span(h.number)
         self.core.post(self._tell, h, ended)
+        if self.core.withdraw(h.data.operation):
+            self.core.post(self.core.steps.hold.io_ended, h)
 
     def drained(self, h: Machine, _arg: Any) -> None:
         """The IO is over; nobody reads what it brought."""

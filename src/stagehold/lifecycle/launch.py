@@ -137,6 +137,7 @@ class LaunchRules:
         core.holds[hold.number] = hold
         core.spans[(key, start, last)] = hold.number
         core.counts["hold_pages"] += last - start
+        core.epoch += 1
         return hold
 
     # Effects: answers that give nothing, and pacing
@@ -155,7 +156,8 @@ class LaunchRules:
         m.data.missing, m.data.look_again = m.data.asked_from, True
 
     def end_query(self, m: Machine) -> None:
-        """The lookup is over for this request."""
+        """The lookup is over for this request; if it was never sent off, it never will be."""
+        self.core.withdraw(m.data.query)
         m.data.query = 0
         self.core.ledger.give("query", m.number)
 

@@ -59,8 +59,9 @@ class Tick:
         core = self.core
         core.clock.tick += 1
         core.operations.finish(core.copies.poll(core.clock.tick))
-        if core.store is not None:
-            core.operations.note(core.store.poll(core.clock.tick))
+        for store in (*core.former, core.store):
+            if store is not None:
+                core.operations.note(store.poll(core.clock.tick))
         return pack(core.operations.facts(), core.staging.free_count, core.journal.digest)
 
     # Applying
@@ -155,6 +156,14 @@ class Tick:
         if core.link.state is AttachmentState.DRAINING and not core.operations.live:
             core.steps.attachment.drained(core.link)
             core.settle()
+        if core.former and not core.operations.live:
+            self.close_former()
+
+    def close_former(self) -> None:
+        """Stores that were replaced, once nothing of theirs is in flight any more."""
+        for store in self.core.former:
+            store.close()
+        self.core.former.clear()
 
     # Issuing
 

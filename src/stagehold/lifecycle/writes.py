@@ -128,6 +128,7 @@ class WriteRules:
         core, data = self.core, payload(w)
         core.ledger.take("backlog", w.number, data.namespace, data.pages)
         core.beliefs.depart(data.keys)
+        core.epoch += 1
         return data.pages * core.config.page_size
 
     def refuse(self, w: Machine, _arg: Any) -> int:
@@ -232,6 +233,8 @@ class WriteRules:
         """Nobody waits for the put any more; it keeps its buffer until it ends."""
         detail = self.unqueue(w, None)
         self.core.writes[w.number] = w
+        if self.core.withdraw(w.data.operation):
+            self.core.post(self.core.steps.write.io_ended, w)
         return detail
 
     def drained(self, w: Machine, _arg: Any) -> None:

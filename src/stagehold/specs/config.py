@@ -78,10 +78,6 @@ class EngineConfig(BaseModel):
 
     @model_validator(mode="after")
     def _refuse_what_cannot_work(self) -> Self:
-        if self.host_memory_mode is HostMode.BUFFER_ONLY and self.write_policy is WritePolicy.WRITE_BACK:
-            raise ValueError(
-                "write_policy=write_back needs host_memory_mode=cache: buffer_only keeps nothing to write back"
-            )
         if self.largest_request_pages > self.device_pages:
             raise ValueError(
                 f"largest_request_tokens={self.largest_request_tokens} fills {self.largest_request_pages} pages of "

@@ -254,7 +254,6 @@ class WritePolicy(StrEnum):
 
     WRITE_THROUGH = "write_through"
     WRITE_THROUGH_SELECTIVE = "write_through_selective"
-    WRITE_BACK = "write_back"
 
 
 class PrefetchPolicy(StrEnum):

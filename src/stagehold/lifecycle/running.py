@@ -1,0 +1,75 @@
+"""Requests that run: room for their tokens, and the publication of what they computed."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from stagehold.lifecycle.admission import AdmissionRules
+from stagehold.lifecycle.core import Core
+from stagehold.lifecycle.data import Extension, NoRoom, RequestData
+from stagehold.lifecycle.errors import Misuse
+from stagehold.lifecycle.writes import WriteRules
+from stagehold.machines import Machine
+from stagehold.specs.outcomes import WritePolicy
+
+
+class Running:
+    """What a scheduler does with a committed request. No machine row: the request stays committed."""
+
+    def __init__(self, core: Core, admission: AdmissionRules, writes: WriteRules) -> None:
+        self.core = core
+        self.admission = admission
+        self.writes = writes
+
+    def extend(self, m: Machine, n_tokens: int, tokens: ArrayLike | None) -> Extension | NoRoom:
+        """Slots for `n_tokens` more tokens, from the request's promise first; refused, nothing has changed."""
+        core = self.core
+        data: RequestData = m.data
+        ids = np.empty(0, dtype=np.uint32) if tokens is None else np.asarray(tokens)
+        if n_tokens < 1 or len(ids) > n_tokens:
+            raise Misuse(f"extend({data.handle}): expected n_tokens >= 1 and at most as many ids, "
+                         f"got {n_tokens} and {len(ids)} ids")  # fmt: skip
+        need = max(0, -(-(data.n_tokens + n_tokens) // core.config.page_size) - len(data.slots))
+        promised = min(need, data.reserve)
+        if need - promised > core.room():
+            return NoRoom(need, core.room() + data.reserve)
+        if len(ids):
+            data.chain.extend(ids)
+        slots = core.allocate_device(need)
+        data.slots.extend(slots)
+        core.reserved -= promised
+        data.reserve -= promised
+        data.n_tokens += n_tokens
+        self._recount(m)
+        return Extension(tuple(slots))
+
+    def _recount(self, m: Machine) -> None:
+        data: RequestData = m.data
+        self.core.ledger.change("slots", m.number, data.reserve + len(data.slots) - data.published)
+
+    def publish(self, m: Machine, upto: int) -> None:
+        """Whole pages below token `upto`, whose ids are known, enter the tree under the request's lock."""
+        core = self.core
+        data: RequestData = m.data
+        if not 0 <= upto <= data.n_tokens:
+            raise Misuse(f"publish({data.handle}): {upto} tokens, but slots were given for {data.n_tokens}")
+        first, last = data.published, min(upto, data.chain.n_tokens) // core.config.page_size
+        if last <= first:
+            return
+        data.slots[first:last] = core.insert(data.chain, first, data.slots[first:last])
+        data.published = last
+        self.admission.move_lock(data, last)
+        self._recount(m)
+        if core.config.write_policy is WritePolicy.WRITE_THROUGH:
+            self._offer(data, first, last)
+
+    def matched(self, m: Machine) -> None:
+        """The request was admitted with a hit: for the selective policy, the second use of these pages."""
+        data: RequestData = m.data
+        if self.core.config.write_policy is WritePolicy.WRITE_THROUGH_SELECTIVE and data.published:
+            self._offer(data, 0, data.published)
+
+    def _offer(self, data: RequestData, first: int, last: int) -> None:
+        self.writes.offer_span(data.chain, data.namespace, first, last)
+        self.core.settle()
