@@ -108,6 +108,11 @@ class Replay:
         delays = Delays(exists=ticks, get=ticks, put=ticks)
         return DelayedStore(WorkerStore(FileStore(folder)), self.options.seed, delays=delays)
 
+    def new_runner(self, engine: Engine) -> PatternRunner:
+        """The runner of one engine, on the engine's own device tensor."""
+        assert engine.device_bytes is not None, "the replay attaches tensors"
+        return PatternRunner(self.layout, engine.device_bytes.tensor)
+
     def _config(self) -> EngineConfig:
         options, workload = self.options, self.workload
         device = options.device_pages or workload.device_pages
@@ -137,9 +142,8 @@ class Replay:
         if number > 1:
             audit = audit.with_name(f"{audit.stem}.{number}{audit.suffix}")
         with self._engine(folder, audit) as engine:
-            assert engine.device_bytes is not None, "the replay attaches tensors"
             _warm_up(engine)
-            runner = PatternRunner(self.layout, engine.device_bytes.tensor)
+            runner = self.new_runner(engine)
             self._serve(Scheduler(engine, runner, token_budget=self.options.token_budget), requests)
             engine.drain(DRAIN_TICKS)
             self._sums.compared_bytes += runner.compared_bytes
