@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from stagehold.cli.main import app
@@ -39,3 +40,30 @@ def test_a_stale_page_is_named(tmp_path: Path) -> None:
     assert 1 == checked.exit_code
     assert "hold.mmd; run `stagehold diagram`" in checked.stderr
     assert "old" == (tmp_path / "hold.mmd").read_text()
+
+
+def test_the_page_for_a_browser_is_written(tmp_path: Path) -> None:
+    """`--html` writes the one page and prints its path."""
+    written = run("--html", tmp_path / "machines.html")
+
+    assert 0 == written.exit_code
+    assert (tmp_path / "machines.html").read_text().startswith("<!doctype html>")
+
+
+def test_a_log_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """File, line and what was expected stand in one line, the exit status is 2, and nothing is written."""
+    (tmp_path / "log").write_text("junk\n")
+    refused = run("--html", tmp_path / "machines.html", "--log", tmp_path / "log")
+
+    assert 2 == refused.exit_code
+    assert f"{tmp_path / 'log'}:1: not a line of an audit log; expected one whole JSON object" in refused.stderr
+    assert not (tmp_path / "machines.html").exists()
+
+
+def test_pictures_without_graphviz_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no `dot`, `--svg` says so."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    refused = run("--svg", tmp_path / "pictures")
+
+    assert 2 == refused.exit_code
+    assert "no program `dot` was found" in refused.stderr

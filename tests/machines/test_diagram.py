@@ -136,17 +136,31 @@ def test_dot_marks_rows_never_taken() -> None:
     assert len(HOLD.rows) - 1 == sum("(never)" in line and "color=red" in line for line in lines)
 
 
-@EACH
-def test_graphviz_draws_every_machine(spec: MachineSpec) -> None:
-    """Where `dot` is installed it accepts our text and draws each state."""
+def graphviz() -> Path:
+    """Where `dot` lies; skips the test where it is missing, and fails it in CI."""
     program = shutil.which("dot")
     if program is None:
         assert os.environ.get("CI") != "true", "CI needs Graphviz: install Debian's package graphviz"
         pytest.skip("no Graphviz on this machine")
-    drawn = dot.draw(dot.text(spec, HASH), Path(program))
+    return Path(program)
+
+
+@EACH
+def test_graphviz_draws_every_machine(spec: MachineSpec) -> None:
+    """Where `dot` is installed it accepts our text and draws each state."""
+    drawn = dot.draw(dot.text(spec, HASH), graphviz())
 
     assert isinstance(drawn, Drawn)
     assert all(f">{labels.word(state.name)}</text>" in drawn.svg for state in spec.states)
+
+
+def test_pictures_show_a_logs_heat(tmp_path: Path, run_log: Path) -> None:
+    """One picture a machine; rows that the log never took are marked in it."""
+    written = diagram.write_svgs(tmp_path, graphviz(), run_log)
+
+    assert [tmp_path / f"{spec.name}.svg" for spec in MACHINES] == written
+    assert len(HOLD.rows) - 5 == (tmp_path / "hold.svg").read_text().count("(never)")
+    assert NotDrawn.NO_PROGRAM is diagram.write_svgs(tmp_path, None)
 
 
 def test_a_missing_or_failing_program_is_an_answer(tmp_path: Path) -> None:

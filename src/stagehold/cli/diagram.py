@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import which
 from typing import Annotated
 
 import typer
@@ -17,13 +18,16 @@ def diagram(
     *,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 if a page is stale.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page here, nothing else.")] = None,
-    log: Annotated[Path | None, typer.Option(help="Audit log, for heat and timelines on that page.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Draw pictures with Graphviz into here, nothing else.")] = None,
+    log: Annotated[Path | None, typer.Option(help="Audit log, for heat and timelines in either.")] = None,
 ) -> None:
     """Write Mermaid, DOT and Markdown pages of every declared machine."""
     if html is not None:
         _write_page(html, log)
+    elif svg is not None:
+        _write_pictures(svg, log)
     elif log is not None:
-        raise BadInput("--log: expected --html beside it; heat and timelines are parts of that page")
+        raise BadInput("--log: expected --html or --svg beside it, which show its heat")
     elif check:
         _refuse_stale(folder)
     else:
@@ -39,6 +43,22 @@ def _write_page(html: Path, log: Path | None) -> None:
     except BadLogError as error:
         raise BadInput(str(error)) from error
     typer.echo(html)
+
+
+def _write_pictures(folder: Path, log: Path | None) -> None:
+    from stagehold.machines.audit_read import BadLogError
+    from stagehold.machines.diagram import write_svgs
+    from stagehold.machines.dot import NotDrawn
+
+    program = which("dot")
+    try:
+        written = write_svgs(folder, Path(program) if program else None, log)
+    except BadLogError as error:
+        raise BadInput(str(error)) from error
+    if isinstance(written, NotDrawn):
+        raise BadInput(f"--svg: {written.value}")
+    for path in written:
+        typer.echo(path)
 
 
 def _refuse_stale(folder: Path) -> None:

@@ -137,7 +137,7 @@ def _placed(path: Path, line: int, data: dict[str, Any]) -> Placed:
 
 def _measured(block: Block) -> Block:
     """The block, if its hashes and records have lengths that they can have."""
-    digests = (block.declaration, block.previous, block.digest)
-    if len(block.records) % RECORD.itemsize or any(len(digest) != DIGEST_BYTES for digest in digests):
-        raise ValueError(f"records of {len(block.records)} bytes, hashes of {[len(digest) for digest in digests]}")
+    sizes = len(block.declaration), len(block.previous), len(block.digest)
+    if len(block.records) % RECORD.itemsize or sizes != (DIGEST_BYTES,) * 3:
+        raise ValueError(f"records of {len(block.records)} bytes, hashes of {sizes}")
     return block

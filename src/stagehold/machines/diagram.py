@@ -11,6 +11,7 @@ from pathlib import Path
 
 from stagehold.machines import dot, labels, matrix
 from stagehold.machines.declared import MACHINES, declaration_hash
+from stagehold.machines.dot import NotDrawn
 from stagehold.machines.heat import stats
 from stagehold.machines.html_page import Story, page
 from stagehold.machines.timeline import timelines
@@ -49,6 +50,25 @@ def write_all(folder: Path) -> list[Path]:
         path = folder / name
         path.write_text(text, encoding="utf-8")
         written.append(path)
+    return written
+
+
+def write_svgs(folder: Path, program: Path | None, log: Path | None = None) -> list[Path] | NotDrawn:
+    """Write a picture of every machine, drawn by Graphviz; with a log, how often each row was taken is in it.
+
+    `program` is where `dot` lies, None where there is none. Pictures depend on the version of `dot`, so nobody
+    compares them, and they are not among the pages.
+    """
+    heat = None if log is None else stats(log)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for spec in MACHINES:
+        taken = None if heat is None else dict(enumerate(heat.taken[spec.name]))
+        drawn = dot.draw(dot.text(spec, declaration_hash().hex(), taken), program)
+        if isinstance(drawn, NotDrawn):
+            return drawn
+        written.append(folder / f"{spec.name}.svg")
+        written[-1].write_text(drawn.svg, encoding="utf-8")
     return written
 
 
