@@ -86,11 +86,12 @@ class LaunchRules:
     # Effects: asking and claiming
 
     def ask(self, m: Machine, _arg: Any) -> None:
-        """Send one lookup for all pages behind the live match; it holds no buffer and no pin."""
+        """Send one lookup for all pages behind the live match, which counts as used; it holds no buffer and no pin."""
         core, data = self.core, m.data
         live = core.tree.full_match(data.chain, data.hit_limit)
         names = core.names(core.keys(data.chain, live, data.hit_limit))
         self.leave_retry(m)
+        core.tree.touch(data.chain, live)
         core.ledger.take("query", m.number, data.namespace)
         data.asked_from, data.asked_at, data.known_end = live, core.beliefs.lessons, 0
         data.query = core.begin(Kind.QUERY, m.number, lambda number: self._send(number, names)).number
@@ -104,6 +105,7 @@ class LaunchRules:
         """Open or join the hold of the span that is known, host tier first."""
         data = m.data
         live = self.core.tree.full_match(data.chain, data.hit_limit)
+        self.core.tree.touch(data.chain, live)
         self.leave_retry(m)
         return self._open_claim(m, live, self._hosted_end(data, live) or data.known_end)
 

@@ -1,0 +1,211 @@
+"""An engine driven by hand: one tick, one visit at a time, over a simulated store with fixed delays.
+
+For tests that name the moment at which something happens. It owns the engine that it builds and plays the other
+traffic of a server: pages that a sibling publishes, pages that are evicted, pages that another server has stored.
+It never decides anything that the engine decides.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from stagehold.cache.components.full import FULL
+from stagehold.cache.keys import Chain, Namespace, object_name
+from stagehold.cache.stores.page import encode_header
+from stagehold.cache.stores.protocol import Store
+from stagehold.cache.stores.simulated import Delays, SimulatedStore
+from stagehold.lifecycle.data import Admission, Handle, Plan, Skip
+from stagehold.lifecycle.engine import Engine
+from stagehold.machines import Machine
+from stagehold.specs.attachment import AttachmentState
+from stagehold.specs.config import EngineConfig
+from stagehold.specs.limits import Limits
+from stagehold.specs.outcomes import HostMode
+from stagehold.specs.request import RequestState
+from stagehold.specs.store import StoreState
+
+Tokens = npt.NDArray[np.uint32]
+
+NAMESPACE = Namespace("by-hand")
+AT_ONCE = Delays(exists=(1, 1), get=(1, 1), put=(1, 1))
+SLOW_GETS = Delays(exists=(1, 1), get=(100, 100), put=(1, 1))
+FAMILY_TOKENS = 1_000_000
+PATIENCE_TICKS = 5_000
+
+
+def small_config(**settings: Any) -> EngineConfig:
+    """A small `buffer_only` engine; `settings` are fields of the configuration or of its limits."""
+    limits = {name: settings.pop(name) for name in list(settings) if name in Limits.model_fields}
+    defaults: dict[str, Any] = {
+        "page_size": 16,
+        "device_pages": 64,
+        "staging_pages": 40,
+        "largest_request_tokens": 512,
+        "host_memory_mode": HostMode.BUFFER_ONLY,
+        "prefetch_threshold_tokens": 32,
+    }
+    return EngineConfig(**{**defaults, **settings}, limits=Limits(**limits))
+
+
+class Hand:
+    """`engine`, `core` (its insides) and `store`. Engine options go by name, everything else is configuration.
+
+    The store is a `SimulatedStore` that answers in the next tick, or after `delays`; with `store=None` there is
+    none. Unless `attach=False`, the store's self-test has passed when the constructor returns.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store | str | None = "simulated",
+        delays: Delays = AT_ONCE,
+        attach: bool = True,
+        engine_options: dict[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        self.config = small_config(**settings)
+        self.store: Any = SimulatedStore(delays=delays) if store == "simulated" else store
+        self.engine = Engine(self.config, store=self.store, strict=True, **(engine_options or {}))
+        self.core = self.engine._parts.core  # noqa: SLF001 - a hand reaches inside
+        if attach and self.store is not None:
+            self.until(lambda: self.engine.attachment is not AttachmentState.ATTACHING)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.engine.close()
+
+    # Time
+
+    @property
+    def now(self) -> int:
+        """The number of the last tick."""
+        return self.core.clock.tick
+
+    def tick(self, count: int = 1) -> None:
+        """`count` ticks."""
+        for _ in range(count):
+            self.engine.tick()
+
+    def until(self, done: Any, patience: int = PATIENCE_TICKS) -> int:
+        """Tick until `done()`; returns how many ticks that took. AssertionError when it takes too long."""
+        for ticks in range(patience):
+            if done():
+                return ticks
+            self.tick()
+        raise AssertionError(f"not after {patience} ticks")
+
+    def until_state(self, handle: Handle, *states: RequestState, patience: int = PATIENCE_TICKS) -> int:
+        """Tick until the request is in one of `states`."""
+        return self.until(lambda: self.engine.state_of(handle) in states, patience)
+
+    # Prompts and what others do with their pages
+
+    def prompt(self, pages: int, family: int = 1, *, shared: int | None = None, tail: int = 1) -> Tokens:
+        """`pages` whole pages and `tail` tokens of a family; only the first `shared` pages are family 1's."""
+        size = self.config.page_size
+        tokens = np.arange(pages * size + tail, dtype=np.uint32)
+        own = tokens + np.uint32(family * FAMILY_TOKENS)
+        if shared is not None:
+            own[: shared * size] = tokens[: shared * size] + np.uint32(FAMILY_TOKENS)
+        return own
+
+    def chain(self, tokens: Tokens, namespace: Namespace = NAMESPACE) -> Chain:
+        """The keys of a prompt."""
+        return Chain(namespace, tokens, self.config.page_size)
+
+    def names(self, tokens: Tokens, first: int = 0, last: int | None = None) -> list[bytes]:
+        """Object names of whole pages [first, last) in the store."""
+        chain = self.chain(tokens)
+        pages = range(first, chain.n_pages if last is None else last)
+        return [object_name(chain.page_key(page), component=FULL) for page in pages]
+
+    def put(self, tokens: Tokens, first: int = 0, last: int | None = None, body: bytes | None = None) -> None:
+        """Another server has stored pages [first, last); every byte of page i is i + 1 unless `body` is given."""
+        for page, name in enumerate(self.names(tokens, first, last), start=first):
+            raw = bytes([(page + 1) % 256]) * self.config.page_bytes if body is None else body
+            self.store.medium.write(name, encode_header(name, raw) + raw)
+
+    def grow(self, tokens: Tokens, pages: int) -> None:
+        """A sibling publishes the first `pages` pages."""
+        chain = self.chain(tokens)
+        live = self.core.tree.full_match(chain, pages)
+        if live < pages:
+            self.core.insert(chain, live, self.core.allocate_device(pages - live))
+
+    def shrink(self, tokens: Tokens, pages: int) -> int:
+        """Evict what the tree holds behind the first `pages` pages and nobody protects; returns how many went."""
+        return self.core.tree.remove(self.chain(tokens), pages)
+
+    def live(self, tokens: Tokens) -> int:
+        """Pages of the prompt that the tree holds."""
+        return self.core.tree.full_match(self.chain(tokens))
+
+    # Requests
+
+    def arrive(self, rid: str, tokens: Tokens, new: int = 1, namespace: Namespace = NAMESPACE) -> Handle:
+        """A request arrives; it is launched in the next tick."""
+        return self.engine.arrive(rid, tokens, namespace, new)
+
+    def machine(self, handle: Handle) -> Machine:
+        """The request's instance."""
+        return self.engine._machine(handle)  # noqa: SLF001
+
+    def hold_of(self, handle: Handle) -> Machine:
+        """The hold that the request has a claim on."""
+        return self.core.holds[self.machine(handle).data.hold]
+
+    def visit(self, handle: Handle, budget: int = 100_000) -> Admission | Skip:
+        """Select, and commit what was selected."""
+        plan = self.engine.select(handle, budget)
+        return self.engine.commit(plan) if isinstance(plan, Plan) else plan
+
+    def admit(self, handle: Handle) -> Admission:
+        """A visit that admits, or AssertionError."""
+        admission = self.visit(handle)
+        assert isinstance(admission, Admission) and admission.admitted, f"{handle}: {admission}"  # noqa: PT018
+        return admission
+
+    def compute(self, handle: Handle) -> None:
+        """Slots for the rest of the prompt; all of it is computed and published."""
+        data = self.machine(handle).data
+        self.engine.extend(handle, data.prompt_tokens - data.n_tokens)
+        self.engine.publish(handle, data.prompt_tokens)
+
+    def serve(self, handle: Handle) -> Admission:
+        """Admit, compute, finish."""
+        admission = self.admit(handle)
+        self.compute(handle)
+        self.engine.finish(handle)
+        return admission
+
+    def run(self, rid: str, tokens: Tokens) -> Admission:
+        """A whole request in the present pass, without waiting for the store."""
+        return self.serve(self.arrive(rid, tokens))
+
+    # Trouble
+
+    def outage(self) -> None:
+        """Break the store's answers until the breaker is open; requests of its own provoke the results."""
+        fails = self.config.limits.trip_results * 4
+        for number in range(fails):
+            if self.core.breaker.state is StoreState.OPEN:
+                break
+            self.store.fail_next(1)
+            handle = self.arrive(f"outage-{number}", self.prompt(4, 900 + number))
+            self.tick(2)
+            self.engine.abort(handle)
+        assert self.core.breaker.state is StoreState.OPEN, "the breaker did not trip"
+        self.store.fail_next(0)
+
+    def taken(self, row: str) -> int:
+        """How often a row was taken in the ticks that are over; `machine.source.event.OUTCOME`."""
+        return self.engine.stats().rows_taken.get(row, 0)
+
+    def books(self) -> dict[str, int]:
+        """Every resource that anybody owns now, but for the link to the store."""
+        return {name: units for name, units in self.engine.stats().owned.items() if name != "link"}
