@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from stagehold.machines.checks import check
-from stagehold.machines.declared import MACHINES, rows_of
+from stagehold.machines.declared import MACHINES, declaration_hash, rows_of
 from stagehold.machines.explorer.fairness import Fairness
 from stagehold.machines.explorer.product import Product
 from stagehold.machines.explorer.results import WorldResult, count_leaks, counterexample
@@ -59,7 +59,8 @@ def table_check(
     """Everything that is proved about the declared machines, as plain values that JSON can hold.
 
     Searches the default worlds, with `full` those of an hour as well; `progress` hears of each world that is done.
-    `specs` stand in place of the declared machines of the same name. `holds` says whether nothing was found.
+    `specs` stand in place of the declared machines of the same name. `holds` says whether nothing was found, and
+    `declaration` is the hash of what was searched.
     """
     machines = [(specs or {}).get(spec.name, spec) for spec in MACHINES]
     worlds = (*DEFAULT_WORLDS, *FULL_WORLDS) if full else DEFAULT_WORLDS
@@ -72,7 +73,7 @@ def table_check(
     report |= oracle_report(machines) | product_report(results, specs)
     problems = any(machine["problems"] for machine in report["machines"])
     holds = not problems and not report["oracle_differences"] and all(result.holds for result in results)
-    return {"holds": holds, **report}
+    return {"holds": holds, "declaration": declaration_hash(tuple(machines)).hex(), **report}
 
 
 def machine_report(spec: MachineSpec, machines: Sequence[MachineSpec]) -> dict[str, Any]:

@@ -19,8 +19,7 @@ from stagehold.specs.worlds import ANCHOR, GONE, Breaker, World
 from stagehold.specs.write import WriteState
 
 # Plain integers: an attribute of an enum costs more than the comparison it is used in.
-QUEUED, ANCHOR_LOCKED = int(RequestState.QUEUED), int(RequestState.ANCHOR_LOCKED)
-COMMITTED = int(RequestState.COMMITTED)
+ANCHOR_LOCKED, COMMITTED = int(RequestState.ANCHOR_LOCKED), int(RequestState.COMMITTED)
 PARKED, FETCHING = int(HoldState.PARKED), int(HoldState.FETCHING)
 READY, PLANNED, LOADING = int(HoldState.READY), int(HoldState.PLANNED), int(HoldState.LOADING)
 HEALTHY, OPEN, PROBING = int(StoreState.HEALTHY), int(StoreState.OPEN), int(StoreState.PROBING)

@@ -1,7 +1,9 @@
 """The whole abstract world: all its moves, and what must hold in every situation.
 
 `Product` is what the search drives. To see that the search sees, a test takes a rule of the world away by deriving
-from it.
+from it. What a step alone can show (counters and their limits, staging under IO, unverified pages) is checked in
+`steps` and `effects`. Ranks, late completions and sizes are not in this world: it has one replica, and a query or
+an IO whose owner is gone tells nobody.
 """
 
 from __future__ import annotations

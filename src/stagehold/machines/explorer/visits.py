@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from stagehold.machines.explorer import board as at
 from stagehold.machines.explorer import moves
 from stagehold.machines.explorer.board import EMPTY, Board
-from stagehold.machines.explorer.facts import COMMITTED, FETCHING, PLANNED, READY
+from stagehold.machines.explorer.facts import ANCHOR_LOCKED, COMMITTED, FETCHING, PLANNED, READY
 from stagehold.machines.explorer.play import Play
 from stagehold.specs.outcomes import Commit, Cut, Evaluate, StillCovered
 from stagehold.specs.request import RequestState
 
 QUEUED, LOOKUP, STAGED = int(RequestState.QUEUED), int(RequestState.LOOKUP), int(RequestState.STAGED)
-ANCHOR_LOCKED, COVERED = int(RequestState.ANCHOR_LOCKED), int(RequestState.COVERED)
-RETRY, CAPPED = int(RequestState.RETRY), int(RequestState.CAPPED)
+COVERED, RETRY, CAPPED = int(RequestState.COVERED), int(RequestState.RETRY), int(RequestState.CAPPED)
 
 
 class Visits(Play):
