@@ -83,6 +83,16 @@ class TreeRules(RuleBasedStateMachine):
         """Evict from a component."""
         self.trial.evict(n, component)
 
+    @rule(which=NUMBER, limit=NUMBER, other=NUMBER, n=st.integers(1, 12))
+    def use_and_evict(self, which: int, limit: int, other: int, n: int) -> None:
+        """Use two boundaries under a hold and take pages one by one: order shows when uses end above leaves."""
+        self.trial.hold(other, limit, 0, 1)
+        self.trial.touch(which, limit)
+        self.trial.touch(other, limit // 3)
+        self.trial.give(len(self.trial.receipts) - 1)
+        for _ in range(n):
+            self.trial.evict(1, FULL)
+
     @rule(which=NUMBER, limit=NUMBER)
     def attach(self, which: int, limit: int) -> None:
         """Repair a window."""
@@ -94,6 +104,12 @@ class TreeRules(RuleBasedStateMachine):
         self.trial.evict(n, SWA)
         self.trial.hold(which, limit, 0, limit % 2 * 2)
         self.trial.attach(which, limit)
+
+    @rule(which=NUMBER, limit=NUMBER, start=NUMBER)
+    def load_twice(self, which: int, limit: int, start: int) -> None:
+        """Begin a load and another over the same boundary."""
+        self.trial.hold(which, limit, start, 3)
+        self.trial.hold(which, limit, start // 3, 3)
 
     @rule(which=NUMBER, start=NUMBER)
     def remove(self, which: int, start: int) -> None:
