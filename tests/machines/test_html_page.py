@@ -223,7 +223,7 @@ def test_a_timeline_shows_a_request_and_its_hold(visit: Callable[..., Page]) -> 
     )
     steps = page.texts(".story tbody tr")
     assert 13 == len(steps)
-    assert steps[0] == "5request 2: r1 #0bornqueued"
+    assert steps[0] == "5request 2bornqueued"
 
 
 def test_requests_can_be_searched(visit: Callable[..., Page]) -> None:

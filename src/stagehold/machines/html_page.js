@@ -15,6 +15,8 @@ function open(tab) {
     const picture = panel.querySelector(".scroll:has(svg)");
     if (chosen && picture && !picture.scrollLeft) picture.scrollLeft = (picture.scrollWidth - picture.clientWidth) / 2;
   }
+  const bar = tab.parentElement;
+  bar.scrollLeft = tab.offsetLeft - (bar.clientWidth - tab.offsetWidth) / 2;
   history.replaceState(null, "", "#" + tab.textContent);
 }
 
@@ -96,7 +98,7 @@ function strip(lane, kinds, first, last) {
 }
 
 function table(request) {
-  const steps = request.lanes.flatMap((lane) => lane.steps.map((step) => [...step, lane.title]));
+  const steps = request.lanes.flatMap((lane) => lane.steps.map((step) => [...step, lane.title.split(":")[0]]));
   steps.sort((a, b) => a[3] - b[3]);
   const made = element("table");
   const head = made.createTHead().insertRow();
