@@ -32,7 +32,6 @@ WRITE = MachineSpec(
     doc="Carries computed pages from the device to the store.",
     life=Life.FINITE,
     initial=S.OFFERED,
-    births=(S.QUEUED,),
     counters={"tries": "tries"},
     states=(
         state(S.OFFERED, Kind.PASSING, "intent on the table"),
