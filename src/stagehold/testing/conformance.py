@@ -221,8 +221,8 @@ def a_page_put_twice_is_still_there(driver: Driver) -> None:
 
 def a_page_of_another_length_is_no_hit(driver: Driver) -> None:
     """Shorter or longer than asked for: a miss of some kind, whatever the bytes."""
-    for length in (driver.page_bytes // 2, driver.page_bytes * 2):
-        with driver.store() as store:
+    with driver.store() as store:
+        for length in (driver.page_bytes // 2, driver.page_bytes * 2):
             names = driver.fill(store, 1)
             got = driver.run(store, "get_into", names, driver.blanks(1, length))
             require(got.good == 0 and got.verdicts[0] not in GOOD, f"{length} bytes: {got.verdicts}")
@@ -230,19 +230,20 @@ def a_page_of_another_length_is_no_hit(driver: Driver) -> None:
 
 def a_page_of_another_rank_is_no_hit(driver: Driver) -> None:
     """Rank coordinates and component are part of what a page is."""
-    _persistent(driver)
-    for layout in (Layout(tensor_rank=1, tensor_size=2), Layout(component=1), Layout(pipeline_size=2)):
-        with driver.store() as store:
-            names = driver.fill(store, 1)
+    layouts = (Layout(tensor_rank=1, tensor_size=2), Layout(component=1), Layout(pipeline_size=2))
+    with driver.store() as store:
+        _persistent(store)
+        names = driver.fill(store, len(layouts))
+    for name, layout in zip(names, layouts, strict=True):
         with driver.store(layout) as other:
-            got = driver.run(other, "get_into", names, driver.blanks(1))
+            got = driver.run(other, "get_into", [name], driver.blanks(1))
             require(got.good == 0 and got.verdicts[0] not in GOOD, f"{layout}: {got.verdicts}")
 
 
 def another_handle_sees_the_pages(driver: Driver) -> None:
     """While the first is open, and after it was closed."""
-    _persistent(driver)
     with driver.store() as store, driver.store() as other:
+        _persistent(store)
         names = driver.fill(store, 3)
         require(driver.run(other, "exists", names).good == 3, "not seen beside the writer")
     with driver.store() as later:
@@ -291,7 +292,7 @@ def reads_and_writes_of_the_same_pages_may_race(driver: Driver) -> None:
         require(all(done[ticket].good == 16 for ticket in tickets), "a put fell short")
         for ticket, (name, out) in zip(gets, outs, strict=True):
             verdict = done[ticket].verdicts[0]
-            require(verdict in (Verdict.HIT, Verdict.MISS), f"a get ended {verdict.name}")
+            require(verdict in (Verdict.HIT, Verdict.MISS), f"a get ended {verdict.name}{_errors(store)}")
             require(verdict is Verdict.MISS or out == [driver.page(name)], "a hit has the wrong bytes")
 
 
@@ -300,9 +301,9 @@ def a_damaged_page_is_a_miss_with_its_reason(driver: Driver) -> None:
     with driver.store() as store:
         damage = getattr(store, "damage", None) or getattr(getattr(store, "blocking", None), "damage", None)
         if damage is None:
-            raise Skipped("the store has no `damage(name)` to flip a stored bit with")
+            raise Skipped("the store has no `damage(name, length)` to flip a stored bit with")
         names, out = driver.fill(store, 1), driver.blanks(1)
-        damage(names[0])
+        damage(names[0], driver.page_bytes)
         first = driver.run(store, "get_into", names, out)
         require(first.verdicts == (Verdict.CORRUPT,), f"first read: {first.verdicts}")
         second = driver.run(store, "get_into", names, out)
@@ -330,13 +331,19 @@ def capacity_limits(driver: Driver) -> None:
 
 
 def closing_is_final_and_leaves_nothing(driver: Driver) -> None:
-    """Twice is once; no store thread and no file descriptor is left after five openings."""
+    """Twice is once; no store thread and no file descriptor is left after three openings."""
     _open_and_close(driver)
     threads, descriptors = threading.active_count(), _descriptors()
-    for _ in range(5):
+    for _ in range(3):
         _open_and_close(driver)
     require(threading.active_count() <= threads, "threads were left")
     require(_descriptors() <= descriptors, f"{_descriptors() - descriptors} descriptors were left")
+
+
+def _errors(store: Store) -> str:
+    """Return what the store itself said last, for the reason of a failure."""
+    errors = getattr(store, "errors", None)
+    return f" ({errors[-1]})" if errors else ""
 
 
 def _open_and_close(driver: Driver) -> None:
@@ -351,10 +358,9 @@ def _descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def _persistent(driver: Driver) -> None:
-    with driver.store() as store:
-        if not getattr(store, "persistent", True):
-            raise Skipped("the store keeps nothing beyond one handle, and says so (`persistent`)")
+def _persistent(store: Store) -> None:
+    if not getattr(store, "persistent", True):
+        raise Skipped("the store keeps nothing beyond one handle, and says so (`persistent`)")
 
 
 CHECKS: tuple[Check, ...] = (

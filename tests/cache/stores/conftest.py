@@ -2,6 +2,7 @@
 id.
 """
 
+import importlib
 import importlib.metadata
 import os
 import shutil
@@ -100,6 +101,34 @@ def s3_server(tmp_path_factory):
     make_bucket(endpoint)
     yield endpoint
     end(process)
+
+
+@pytest.fixture(scope="session")
+def mooncake_master(tmp_path_factory):
+    """A Mooncake master with a storage node of 256 MiB; yields the address of the master."""
+    try:
+        importlib.import_module("mooncake.store")
+    except ImportError as error:
+        missing(f"no Mooncake: pip install mooncake-transfer-engine-non-cuda, libibverbs1 ({error})")
+    folder, port = tmp_path_factory.mktemp("mooncake"), free_port()
+    command = [Path(sys.executable).parent / "mooncake_master", "--rpc_address=127.0.0.1", f"--rpc_port={port}"]
+    command += ["--metrics_host=127.0.0.1", f"--metrics_port={free_port()}", "--default_kv_lease_ttl=5000"]
+    master = start(command, port, folder)
+    node_port = free_port()
+    code = (
+        "import sys, time; from mooncake.store import MooncakeDistributedStore as Node; node = Node();"
+        f"assert node.setup('127.0.0.1:{node_port}', 'P2PHANDSHAKE', 256 << 20, 64 << 20, 'tcp', '',"
+        f" '127.0.0.1:{port}') == 0; print('ready', flush=True); sys.stdin.read()"
+    )
+    with (folder / "node.log").open("wb") as log:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
+        node = subprocess.Popen([sys.executable, "-c", code], cwd=folder, text=True, **pipes)
+    assert "ready" in node.stdout.readline()
+    yield f"127.0.0.1:{port}"
+    end(node)
+    node.stdin.close()
+    node.stdout.close()
+    end(master)
 
 
 def split(ports):

@@ -59,6 +59,13 @@ def test_s3_conforms(s3_server):
     assert list(result["skipped"]) == ["capacity limits"]
 
 
+def test_mooncake_conforms(mooncake_master):
+    """All checks but the one about a capacity, which is the storage nodes'."""
+    result = check_store(f"mooncake://{mooncake_master}").as_dict()
+    assert result["failed"] == {}
+    assert list(result["skipped"]) == ["capacity limits"]
+
+
 def test_a_killed_server_is_a_failed_read(filled):
     """The operation ends with a fault verdict well before the deadline, and nothing is claimed."""
     store, process = filled

@@ -98,8 +98,8 @@ class FileStore:
             if not on_page(index, self._write(key, buffers[index])):
                 return
 
-    def damage(self, name: bytes) -> None:
-        """Flip one bit of a stored page, for tests. Raises FileNotFoundError where it is not stored."""
+    def damage(self, name: bytes, length: int) -> None:  # noqa: ARG002
+        """Flip the last bit of a stored page, for tests. Raises FileNotFoundError where it is not stored."""
         with Path(self._folder.page(name)).open("r+b") as file:
             file.seek(-1, os.SEEK_END)
             last = file.read(1)[0]

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from stagehold.cache.stores.page import WHOLE, Layout, encode_header, unpack_into
+from stagehold.cache.stores.page import HEADER_BYTES, WHOLE, Layout, encode_header, unpack_into
 from stagehold.cache.stores.protocol import Buffer, OnPage, Verdict
 
 BATCH_PAGES = 16
@@ -27,8 +27,11 @@ class RawObjects(Protocol):
     def present(self, names: Sequence[bytes]) -> list[bool]:
         """Say for each name whether there is an object; renews nothing."""
 
-    def fetch(self, names: Sequence[bytes]) -> Sequence[bytes | memoryview | None]:
-        """Return each object, None where there is none."""
+    def fetch(self, names: Sequence[bytes], lengths: Sequence[int]) -> Sequence[bytes | memoryview | None]:
+        """Return each object, None where there is none; `lengths` is what they should have.
+
+        What is returned is good until the same thread's next call.
+        """
 
     def send(self, names: Sequence[bytes], headers: Sequence[bytes], bodies: Sequence[Buffer]) -> list[Verdict]:
         """Keep header + body under each name; STORED or REFUSED (no room) for each."""
@@ -58,7 +61,9 @@ class ObjectStore:
     def get_into(self, keys: Sequence[bytes], buffers: Sequence[Buffer], on_page: OnPage) -> None:
         """See `BlockingStore.get_into`."""
         for batch in _batches(len(keys)):
-            for index, raw in zip(batch, self.raw.fetch(keys[batch.start : batch.stop]), strict=True):
+            names = keys[batch.start : batch.stop]
+            lengths = [HEADER_BYTES + len(buffers[index]) for index in batch]
+            for index, raw in zip(batch, self.raw.fetch(names, lengths), strict=True):
                 if not on_page(index, self._receive(keys[index], raw, buffers[index])):
                     return
 
@@ -71,13 +76,14 @@ class ObjectStore:
                 if not on_page(index, verdict):
                     return
 
-    def damage(self, name: bytes) -> None:
-        """Flip one bit of a stored page, for tests. Raises KeyError where it is not stored."""
-        (raw,) = self.raw.fetch([name])
+    def damage(self, name: bytes, length: int) -> None:
+        """Flip one bit of a stored page of `length` bytes, for tests. Raises KeyError if it is not there."""
+        (raw,) = self.raw.fetch([name], [HEADER_BYTES + length])
         if raw is None:
             raise KeyError(name)
         flipped = bytearray(raw)
         flipped[-1] ^= 1
+        self.raw.remove(name)  # some services keep what is there
         self.raw.send([name], [b""], [memoryview(flipped)])
 
     def close(self) -> None:

@@ -216,6 +216,7 @@ _OPENERS: dict[str, Callable[[StoreUrl], Store] | str] = {
     "file": _open_file,
     "sim": _open_simulated,
     "s3": "s3:open_s3",
+    "mooncake": "mooncake:open_mooncake",
     **dict.fromkeys(("valkey", "valkeys", "redis", "rediss", "unix"), "valkey:open_valkey"),
 }
 """Openers by scheme; those given as `module:function` are imported when they are asked for."""

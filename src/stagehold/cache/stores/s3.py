@@ -32,7 +32,7 @@ class CloudObjects:
         """See `RawObjects.present`."""
         return [found is not None for found in self._all(self._obstore.head_async, ((name,) for name in names))]
 
-    def fetch(self, names: Sequence[bytes]) -> Sequence[memoryview | None]:
+    def fetch(self, names: Sequence[bytes], lengths: Sequence[int]) -> Sequence[memoryview | None]:  # noqa: ARG002
         """See `RawObjects.fetch`."""
         return self._all(self._get, ((name,) for name in names))
 

@@ -174,7 +174,7 @@ class SimulatedStore:
         """Lose a page; False where it was not stored."""
         return self.medium.remove(key)
 
-    def damage(self, key: bytes) -> None:
+    def damage(self, key: bytes, length: int = 0) -> None:  # noqa: ARG002
         """Flip one bit of the stored page for good. Raises KeyError where it is not stored."""
         raw = self.medium.read(key)
         if raw is None:

@@ -34,7 +34,7 @@ class ValkeyObjects:
             pipe.exists(self._prefix + name)
         return [bool(found) for found in pipe.execute()]
 
-    def fetch(self, names: Sequence[bytes]) -> Sequence[bytes | None]:
+    def fetch(self, names: Sequence[bytes], lengths: Sequence[int]) -> Sequence[bytes | None]:  # noqa: ARG002
         """See `RawObjects.fetch`."""
         pipe = self._client.pipeline(transaction=False)
         for name in names:
