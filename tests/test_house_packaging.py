@@ -107,9 +107,7 @@ def test_the_sdist_follows_no_link(built: Path) -> None:
 
 def test_the_pin_of_torch_is_spelt_out() -> None:
     """The set-up takes torch by one exact version, from the one file that names it."""
-    (pin,) = [
-        line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch")
-    ]
+    (pin,) = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch")]
 
     assert pin == "torch==2.13.0"
     assert "grep '^torch==' constraints.txt" in (ROOT / "Makefile").read_text()

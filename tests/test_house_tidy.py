@@ -42,9 +42,7 @@ def tracked(*patterns: str) -> list[Path]:
     names = subprocess.run(
         ["git", "ls-files", "-z", *patterns], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout
-    return [
-        p for p in (ROOT / name for name in names.split("\0") if name) if p.is_file() and not p.is_symlink()
-    ]
+    return [p for p in (ROOT / name for name in names.split("\0") if name) if p.is_file() and not p.is_symlink()]
 
 
 def name_of(path: Path) -> str:

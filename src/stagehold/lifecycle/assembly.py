@@ -97,6 +97,15 @@ class Parts:
             if operations.live and operation.number in operations.live:
                 raise AssertionError("an operation began while the engine was closing")
 
+    def take_apart(self) -> None:
+        """Cut the ties that lead from the parts back to each other, so that a closed engine is freed at once."""
+        vars(self.core.steps).clear()
+        self.phases.link.decree = _no_decree
+
+
+def _no_decree() -> None:
+    """What is told to drop everything once nothing is left."""
+
 
 def assemble(config: EngineConfig, sink: Sink, copies: Copies, deliver: Deliver, *, strict: bool) -> Parts:
     """Build the parts of one engine and bind its machines."""

@@ -335,6 +335,7 @@ class Engine:
         parts.halt.halt(parts.tick)
         parts.phases.record()
         self._check()
+        parts.take_apart()
 
     def _must_be_open(self, call: str) -> None:
         if self._closed:

@@ -1,0 +1,96 @@
+"""`stagehold replay` and the readers of its log, as people and programs run them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from stagehold.cli.main import app
+from stagehold.lab.report import ReplayReport
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "100"})
+
+
+@pytest.fixture(name="log", scope="module")
+def _log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    log = tmp_path_factory.mktemp("log") / "runs" / "a.jsonl"
+    assert 0 == run("replay", "--requests", 12, "--audit", log).exit_code
+    return log
+
+
+def test_json_is_one_object(tmp_path: Path) -> None:
+    """Nothing else is printed, and the log lies where it says."""
+    done = run("replay", "--requests", 12, "--restart-after", 6, "--json", "--audit", tmp_path / "a.jsonl")
+
+    report = json.loads(done.stdout)
+    assert 0 == done.exit_code
+    assert 12 == report["requests"]
+    assert str(tmp_path / "a.2.jsonl") == report["audit_log"]
+    assert Path(report["audit_log"]).is_file()
+    assert not done.stderr
+
+
+def test_the_table_names_scale_sizes_and_log(tmp_path: Path) -> None:
+    """People see what was replayed, on which sizes, and where the log lies."""
+    done = run("replay", "--requests", 5, "--mode", "cache", "--strict", "--audit", tmp_path / "a.jsonl")
+
+    assert 0 == done.exit_code
+    assert "5 requests, cache" in done.stdout
+    assert "a block of 512 tokens is replayed as 16" in done.stdout
+    assert f"audit log {tmp_path / 'a.jsonl'}" in done.stdout
+
+
+def test_a_fault_is_said_and_ends_with_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted fault: a report with wrong bytes fails the command."""
+    monkeypatch.setattr(ReplayReport, "faults", lambda _self: ["7 wrong bytes"])
+
+    done = run("replay", "--requests", 3, "--audit", tmp_path / "a.jsonl")
+
+    assert 1 == done.exit_code
+    assert "stagehold: 7 wrong bytes\n" == done.stderr
+
+
+def test_the_log_of_a_replay_is_sound(log: Path) -> None:
+    """`audit verify` walks every record of it along the rows."""
+    done = run("audit", "verify", log)
+
+    assert 0 == done.exit_code
+    assert "sound" in done.stdout
+
+
+def test_an_altered_log_is_named(log: Path, tmp_path: Path) -> None:
+    """One changed record ends `audit verify` with 1 and a line that tells where."""
+    lines = log.read_bytes().splitlines(keepends=True)
+    altered = tmp_path / "altered.jsonl"
+    altered.write_bytes(b"".join(lines[:5] + lines[6:]))
+
+    done = run("audit", "verify", altered)
+
+    assert 1 == done.exit_code
+    assert str(altered) in done.stderr
+
+
+def test_equal_logs_have_no_difference(log: Path, tmp_path: Path) -> None:
+    """The same replay again tells the same, and nothing is printed."""
+    again = tmp_path / "b.jsonl"
+    run("replay", "--requests", 12, "--audit", again)
+
+    done = run("audit", "diff", log, again)
+
+    assert (0, "") == (done.exit_code, done.stdout)
+
+
+def test_the_first_difference_is_printed(log: Path, tmp_path: Path) -> None:
+    """Another seed parts from the first run in some tick, which is named."""
+    other = tmp_path / "b.jsonl"
+    run("replay", "--requests", 12, "--seed", 1, "--audit", other)
+
+    done = run("audit", "diff", log, other)
+
+    assert 1 == done.exit_code
+    assert "tick" in done.stdout

@@ -1,0 +1,89 @@
+"""What README tells people to type is typed here."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+MAKE_SMALL = ["REQUESTS=12", "CACHE_REQUESTS=8"]  # `make run` itself, with fewer requests
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
+
+
+def commands() -> list[str]:
+    fenced = [line for block in blocks("sh") for line in block.splitlines() if line.strip()]
+    inline = re.findall(r"`((?:make|stagehold) [^`]+)`", README)
+    return sorted(set(fenced) | set(inline))
+
+
+def run(command: list[str], where: Path) -> subprocess.CompletedProcess[str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        command,
+        check=False,
+        cwd=where,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def make(target: str, *options: str) -> list[str]:
+    """The recipe of a target with the interpreter of these tests in place of the checkout's own."""
+    bin_folder = Path(sys.executable).parent
+    ready = f"{bin_folder.parent}/.ready"
+    return ["make", "-C", str(ROOT), "-o", ready, f"VENV={bin_folder.parent}", target, *options]
+
+
+@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("stagehold ")])
+def test_a_command_of_readme_works(command: str, tmp_path: Path) -> None:
+    """It ends with 0 in an empty folder, prints something, and JSON where it says so."""
+    done = run(shlex.split(command), tmp_path)
+
+    assert 0 == done.returncode, done.stderr
+    assert done.stdout
+    if "--json" in command:
+        json.loads(done.stdout)
+
+
+def test_make_run_is_the_main_job() -> None:
+    """The real recipe, small: both modes are replayed and both tables are printed."""
+    done = run(make("run", *MAKE_SMALL), ROOT)
+
+    assert 0 == done.returncode, done.stderr
+    assert "12 requests, buffer_only" in done.stdout
+    assert "8 requests, cache" in done.stdout
+
+
+@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("make ")])
+def test_a_target_of_readme_exists(command: str) -> None:
+    """Make knows every target that README names; `make test` is what runs this."""
+    assert 0 == run(make(command.split()[1], "--dry-run"), ROOT).returncode
+
+
+def test_every_command_of_readme_is_seen() -> None:
+    """The two commands of a fresh machine are among those found, and nothing but make and stagehold is."""
+    found = commands()
+
+    assert {"make run", "make test", "make setup"} <= set(found)
+    assert all(command.split()[0] in ("make", "stagehold") for command in found)
+
+
+@pytest.mark.parametrize("example", blocks("python"))
+def test_an_example_of_readme_runs(example: str, tmp_path: Path) -> None:
+    """The Python in README runs as it stands."""
+    done = run([sys.executable, "-W", "error", "-c", example], tmp_path)
+
+    assert 0 == done.returncode, done.stderr
