@@ -92,7 +92,8 @@ class WriteRules:
         """GONE when no page of it is live and none is hosted; BLOCKED while loads, pacing or the breaker forbid it."""
         core, data = self.core, payload(w)
         hosted = self._is_hosted(data)
-        if not hosted and core.tree.full_match(data.chain, data.last) <= data.first:
+        live = core.tree.full_match(data.chain, data.last)
+        if not hosted and live <= data.first:
             return Start.GONE
         if data.first and not self._is_on_its_way(data.chain.page_key(data.first - 1)):
             return Start.GONE
@@ -101,7 +102,8 @@ class WriteRules:
         if hosted:
             return Start.HOSTED
         short = core.counts["write_pages"] + data.pages > self._allowance() or data.pages > core.staging_free()
-        if short or core.tree.protect_cost(data.chain, data.last) > core.room():
+        # What would be copied is what is still live: the tail of the intent may have been evicted.
+        if short or core.tree.protect_cost(data.chain, live) > core.room():
             return Start.BLOCKED
         return Start.COPY
 
