@@ -53,8 +53,8 @@ def small_config(**settings: Any) -> EngineConfig:
 class Hand:
     """`engine`, `core` (its insides) and `store`. Engine options go by name, everything else is configuration.
 
-    The store is a `SimulatedStore` that answers in the next tick, or after `delays`; with `store=None` there is
-    none. Unless `attach=False`, the store's self-test has passed when the constructor returns.
+    The store is a `SimulatedStore` that answers in the next tick, or after `delays` once it is attached; with
+    `store=None` there is none. Unless `attach=False`, its self-test has passed when the constructor returns.
     """
 
     def __init__(
@@ -67,11 +67,13 @@ class Hand:
         **settings: Any,
     ) -> None:
         self.config = small_config(**settings)
-        self.store: Any = SimulatedStore(delays=delays) if store == "simulated" else store
+        self.store: Any = SimulatedStore(delays=AT_ONCE) if store == "simulated" else store
         self.engine = Engine(self.config, store=self.store, strict=True, **(engine_options or {}))
         self.core = self.engine._parts.core  # noqa: SLF001 - a hand reaches inside
         if attach and self.store is not None:
             self.until(lambda: self.engine.attachment is not AttachmentState.ATTACHING)
+        if store == "simulated":
+            self.store._delays = delays  # noqa: SLF001 - the self-test is not to be delayed
 
     def __enter__(self) -> Self:
         return self
