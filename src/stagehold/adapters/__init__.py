@@ -1,1 +1,1 @@
-"""Filled by its wing."""
+"""Connectors for engines that own their blocks. They use what any embedder can use."""
