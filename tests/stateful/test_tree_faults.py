@@ -8,7 +8,6 @@ import pytest
 from hypothesis import Phase
 from hypothesis.stateful import run_state_machine_as_test
 
-import stagehold.cache.spine as spine_module
 from stagehold.cache.components.base import Component
 from stagehold.cache.components.state import Checkpoints
 from stagehold.cache.components.swa import SlidingWindow
@@ -63,18 +62,19 @@ def _short(self, node, at, true):
 
 @fault
 def a_split_drops_a_pin(patch):
-    def split_holds(upper, lower):
+    def split(self, upper, lower):
         upper.children, upper.held = 1, 1 if lower.held else 0
 
-    patch.setattr(spine_module, "split_holds", split_holds)
+    patch.setattr(Holds, "split", split)
 
 
 @fault
 def a_split_copies_the_count_of_holds(patch):
-    def split_holds(upper, lower):
-        upper.children, upper.held, upper.pinheld = 1, lower.held, lower.pinheld
+    def split(self, upper, lower, true=Holds.split):
+        true(self, upper, lower)
+        upper.held = lower.held
 
-    patch.setattr(spine_module, "split_holds", split_holds)
+    patch.setattr(Holds, "split", split)
 
 
 @fault
@@ -127,13 +127,13 @@ def a_hint_is_believed(patch):
 
 @fault
 def a_pin_is_charged_for_each_hold(patch):
-    def charge(self, node):
-        while node.parent is not node:
-            node.pinheld += 1
-            self.pinned += node.end - node.start
-            node = node.parent
+    def pin(self, node, true=Holds.pin):
+        before = self.pinned
+        receipt = true(self, node)
+        self.pinned = before + node.end
+        return receipt
 
-    patch.setattr(Holds, "_charge", charge)
+    patch.setattr(Holds, "pin", pin)
 
 
 @fault

@@ -13,7 +13,6 @@ from typing import Any
 from stagehold.cache.components.base import Component, nodes_between
 from stagehold.cache.components.full import FULL
 from stagehold.cache.errors import InvariantBroken
-from stagehold.cache.holds import Hold
 from stagehold.cache.node import NIL, Node
 from stagehold.cache.recency import LeafLRU
 from stagehold.cache.snapshot import nodes_of
@@ -65,22 +64,24 @@ def check_counts(spine: Spine, nodes: Sequence[Node]) -> None:
     """Children, holds, pins and the totals that follow from them."""
     children = dict.fromkeys([*nodes, *index_roots(spine)], 0)
     own, pins = dict.fromkeys(children, 0), dict.fromkeys(children, 0)
-    for kind, node in spine.holds.holders.values():
+    pinheld = spine.holds.pinheld
+    for node in spine.holds.holders.values():
         own[node] += 1
-        pins[node] += kind is Hold.PIN
+    for node in spine.holds.pins.values():
+        pins[node] += 1
     for node in nodes:
         children[node.parent] += 1
         own[node.parent] += 1 if node.held else 0
-        pins[node.parent] += 1 if node.pinheld else 0
+        pins[node.parent] += 1 if node in pinheld else 0
     for node in nodes:
         place = f"pages {node.start} to {node.end}"
         equal(f"{place}: children", node.children, children[node])
         equal(f"{place}: held", node.held, own[node])
-        equal(f"{place}: pinheld", node.pinheld, pins[node])
+        equal(f"{place}: pinheld", pinheld.get(node, 0), pins[node])
     equal("nodes", spine.nodes, len(nodes))
     equal("total", spine.total, sum(node.end - node.start for node in nodes))
     equal("evictable", spine.holds.evictable, sum(node.end - node.start for node in nodes if not node.held))
-    equal("pinned", spine.holds.pinned, sum(node.end - node.start for node in nodes if node.pinheld))
+    equal("pinned", spine.holds.pinned, sum(node.end - node.start for node in pinheld))
 
 
 def check_order(spine: Spine, nodes: Sequence[Node]) -> None:

@@ -1,6 +1,6 @@
 """Who protects which pages: receipts, the climb that counts them, and the totals that admission asks for.
 
-Owns `held` and `pinheld` of every node, and the numbers of evictable and pinned pages, right at every
+Owns `held` of every node, the same count for pins alone, and the numbers of evictable and pinned pages, right at every
 moment. Knows nothing of components or keys. `held` of a node is its own holds plus its children that are
 held, so a climb ends at the first ancestor that is held already: it costs the nodes newly protected, not
 the depth. Pins climb a second counter, so the charge is a set: two holds over one path pay once.
@@ -14,6 +14,8 @@ from typing import NamedTuple
 from stagehold.cache.errors import ReceiptRefused
 from stagehold.cache.node import Node
 from stagehold.cache.recency import EvictionOrder
+
+_new = tuple.__new__  # what the constructor of a named tuple comes to, without its frame
 
 
 class Hold(IntEnum):
@@ -36,6 +38,7 @@ class Receipt(NamedTuple):
     pages: int
 
 
+LOCK, PIN, SPAN = Hold  # module names: a member looked up in its class costs as much as a dict look-up
 EMPTY = {kind: Receipt(kind, 0, 0) for kind in Hold}
 """The receipts of nothing: they protect no page, cost nothing, and may be given back at any time."""
 
@@ -43,90 +46,96 @@ EMPTY = {kind: Receipt(kind, 0, 0) for kind in Hold}
 class Holds:
     """The books of one tree. `evictable` and `pinned` are in pages."""
 
-    __slots__ = ("evictable", "holders", "order", "pinned", "serial")
+    __slots__ = ("evictable", "holders", "order", "pinheld", "pinned", "pins", "serial")
 
     def __init__(self, order: EvictionOrder) -> None:
         self.order = order
         self.evictable = 0
         self.pinned = 0
         self.serial = 0
-        self.holders: dict[int, tuple[Hold, Node]] = {}
+        self.holders: dict[int, Node] = {}  # by receipt number: the node whose end is its boundary
+        self.pins: dict[int, Node] = {}  # those of them that are pins
+        self.pinheld: dict[Node, int] = {}  # few nodes are pinned, so the count stands here and not in each node
 
     def take(self, kind: Hold, node: Node) -> Receipt:
         """Protect the path down to the end of `node`."""
         serial = self.serial = self.serial + 1
-        self.holders[serial] = (kind, node)
-        pages = node.end
-        if kind is Hold.PIN:
-            self._charge(node)
-        while True:
-            node.held += 1
-            if node.held > 1:
-                return Receipt(kind, serial, pages)
+        self.holders[serial] = node
+        receipt: Receipt = _new(Receipt, (kind, serial, node.end))
+        node.held += 1
+        while node.held == 1:
             self.evictable -= node.end - node.start
             node = node.parent
+            node.held += 1
+        return receipt
 
-    def give(self, receipt: Receipt) -> Node:
-        """Take a receipt back and return its node; refuses one that is not out, and changes nothing then."""
+    def give(self, receipt: Receipt) -> None:
+        """Take a receipt back; refuses one that is not out, and changes nothing then."""
         leaf = node = self.holder(receipt)
         del self.holders[receipt.serial]
-        if receipt.kind is Hold.PIN:
-            self._discharge(node)
-        while True:
-            node.held -= 1
-            if node.held:
-                break
+        node.held -= 1
+        while not node.held:
             self.evictable += node.end - node.start
             node = node.parent
+            node.held -= 1
         if not (leaf.held or leaf.children):
             self.order.offer(leaf)
-        return leaf
 
     def holder(self, receipt: Receipt) -> Node:
         """Return the node whose end is the receipt's boundary; refuses a receipt that is not out."""
-        found = self.holders.get(receipt.serial)
-        if found is None or found[0] is not receipt.kind or found[1].end != receipt.pages:
+        _, serial, pages = receipt
+        node = self.holders.get(serial)
+        if node is None or node.end != pages:
             raise ReceiptRefused(f"{receipt}: it is not out; it was given back before, or is of another tree")
-        return found[1]
+        return node
 
-    def _charge(self, node: Node) -> None:
-        while True:
-            node.pinheld += 1
-            if node.pinheld > 1:
-                return
+    def pin(self, node: Node) -> Receipt:
+        """Protect the path and charge what no other pin is charged for."""
+        receipt = self.take(PIN, node)
+        self.pins[receipt.serial] = node
+        pinheld = self.pinheld
+        while node.end and node not in pinheld:
             self.pinned += node.end - node.start
+            pinheld[node] = 1
             node = node.parent
+        if node.end:
+            pinheld[node] += 1
+        return receipt
 
-    def _discharge(self, node: Node) -> None:
-        while True:
-            node.pinheld -= 1
-            if node.pinheld:
-                return
+    def unpin(self, receipt: Receipt) -> None:
+        """Take a pin back and discharge what no other pin needs."""
+        node = self.holder(receipt)
+        del self.pins[receipt.serial]
+        pinheld = self.pinheld
+        while node.end and pinheld[node] == 1:
             self.pinned -= node.end - node.start
+            del pinheld[node]
             node = node.parent
+        if node.end:
+            pinheld[node] -= 1
+        self.give(receipt)
 
+    def split(self, upper: Node, lower: Node) -> None:
+        """Give the upper half of a node its counts: the lower half, its only child, holds once or not."""
+        upper.children = 1
+        upper.held = 1 if lower.held else 0
+        if lower in self.pinheld:
+            self.pinheld[upper] = 1
 
-def split_holds(upper: Node, lower: Node) -> None:
-    """Give the upper half of a node its counts: the lower half, its only child, holds once or not."""
-    upper.children = 1
-    upper.held = 1 if lower.held else 0
-    upper.pinheld = 1 if lower.pinheld else 0
+    def uncharged(self, node: Node, pages: int) -> int:
+        """Pages of the path down to boundary `pages` inside `node` that no pin is charged for."""
+        cost, end = 0, pages
+        while node.end and node not in self.pinheld:
+            cost += end - node.start
+            node = node.parent
+            end = node.end
+        return cost
 
 
 def unprotected(node: Node, pages: int) -> int:
     """Pages of the path down to boundary `pages` inside `node` that no hold protects."""
     cost, end = 0, pages
     while not node.held:
-        cost += end - node.start
-        node = node.parent
-        end = node.end
-    return cost
-
-
-def uncharged(node: Node, pages: int) -> int:
-    """Pages of the path down to boundary `pages` inside `node` that no pin is charged for."""
-    cost, end = 0, pages
-    while not node.pinheld:
         cost += end - node.start
         node = node.parent
         end = node.end

@@ -26,12 +26,12 @@ class Node:
 
     `keys` are the index entries that name this node; `tokens` the raw tokens where keys cover blocks of
     several pages, else empty; `slots` one slot per page; `children` how many nodes continue this one;
-    `held` its own holds and the children with holds; `pinheld` the same for pins alone; `stamp` its last
+    `held` its own holds and the children with holds; `stamp` its last
     use.
     """
 
     __slots__ = (
-        "cells", "children", "end", "held", "keys", "newer", "older", "parent", "pinheld", "slots", "stamp",
+        "cells", "children", "end", "held", "keys", "newer", "older", "parent", "slots", "stamp",
         "start", "tokens",
     )  # fmt: skip
 
@@ -45,7 +45,6 @@ class Node:
         self.cells: tuple[Cell, ...] = ()
         self.children = 0
         self.held = 0
-        self.pinheld = 0
         self.stamp = 0
         self.older: Node = self if parent is None else NIL
         self.newer: Node = self if parent is None else NIL
@@ -59,7 +58,7 @@ def new_root() -> Node:
     """Return a node of no pages, its own parent, in no ring."""
     root = Node(NIL, 0, 0)
     root.parent = root
-    root.held = root.pinheld = 1  # for ever: no climb goes past a root, and no victim is one
+    root.held = 1  # for ever: no climb goes past a root, and no victim is one
     return root
 
 

@@ -74,7 +74,7 @@ def digest(spine: Spine) -> bytes:
             node.slots,
             node.children,
             node.held,
-            node.pinheld,
+            spine.holds.pinheld.get(node, 0),
             node.stamp,
             cells,
         )

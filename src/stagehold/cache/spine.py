@@ -14,7 +14,7 @@ from stagehold.cache.components.base import Component, Span
 from stagehold.cache.components.full import FULL
 from stagehold.cache.errors import CacheRefused, SpanRefused
 from stagehold.cache.events import Change, ChangeEvent, Reason, Tier
-from stagehold.cache.holds import Holds, split_holds
+from stagehold.cache.holds import Holds
 from stagehold.cache.keys import Chain, block_pages
 from stagehold.cache.match import Index
 from stagehold.cache.moves import Moves
@@ -80,7 +80,8 @@ class Spine:
 
     def boundary(self, chain: Chain, pages: int) -> Node:
         """Return the node that ends at `pages`, made by a split if need be; refuses what is not live."""
-        node, live = self.index.locate(chain, self.limit(chain, pages))
+        here = chain.page_size == self.page_size and pages <= chain.n_pages
+        node, live = self.index.locate(chain, pages if here else self.limit(chain, pages))
         if live != pages:
             raise SpanRefused(f"prefix of {pages} pages: the chain has {chain.n_pages} and {live} of them live")
         return node if node.end == pages else self.split(node, pages, chain)
@@ -103,7 +104,7 @@ class Spine:
         upper = Node(lower.parent, lower.start, at)
         size = at - lower.start
         upper.slots, lower.slots = lower.slots[:size], lower.slots[size:]
-        split_holds(upper, lower)
+        self.holds.split(upper, lower)
         lower.parent, lower.start = upper, at
         self.index.divide(upper, lower, chain)
         upper.cells = tuple([Cell() for _ in self.parts])

@@ -17,7 +17,7 @@ from stagehold.cache.components.base import Cut, Span, nodes_between
 from stagehold.cache.components.full import FULL
 from stagehold.cache.errors import ClaimRefused, FlushRefused, InvariantBroken, ReceiptRefused
 from stagehold.cache.events import ChangeEvent, Reason
-from stagehold.cache.holds import EMPTY, Hold, Receipt, uncharged, unprotected
+from stagehold.cache.holds import EMPTY, LOCK, PIN, SPAN, Hold, Receipt, unprotected
 from stagehold.cache.insert import Inserted, Offer, Slots, insert
 from stagehold.cache.keys import Chain
 from stagehold.cache.node import Node
@@ -91,7 +91,7 @@ class Tree(Spine):
 
     def pin_cost(self, chain: Chain, pages: int) -> int:
         """Pages that would be newly charged if this live prefix were pinned now."""
-        return uncharged(self.covering(chain, 0, pages), pages) if pages else 0
+        return self.holds.uncharged(self.covering(chain, 0, pages), pages) if pages else 0
 
     def evictable_slots(self, component: str = FULL) -> int:
         """Slots of the component that `evict` could free now."""
@@ -134,9 +134,9 @@ class Tree(Spine):
     def lock(self, chain: Chain, pages: int) -> Receipt:
         """Protect all components of a live prefix: FULL to the root, the others as far as a use reaches."""
         if not pages:
-            return EMPTY[Hold.LOCK]
+            return EMPTY[LOCK]
         node = self.boundary(chain, pages)
-        receipt = self.holds.take(Hold.LOCK, node)
+        receipt = self.holds.take(LOCK, node)
         for part in self.parts:
             part.lock(receipt.serial, node, part.reach(pages))
         return receipt
@@ -147,15 +147,20 @@ class Tree(Spine):
         One whose window was attached anew is dead and refused; with `forfeit` the window is given up and
         the rest given back.
         """
-        self._give(Hold.LOCK, receipt, forfeit=forfeit)
+        if receipt.kind is not LOCK:
+            raise _other_kind(LOCK, receipt)
+        self._give(receipt, forfeit=forfeit)
 
     def pin(self, chain: Chain, pages: int) -> Receipt:
         """Protect a live prefix as an anchor: no component but the one that carries the tree."""
-        return self.holds.take(Hold.PIN, self.boundary(chain, pages)) if pages else EMPTY[Hold.PIN]
+        return self.holds.pin(self.boundary(chain, pages)) if pages else EMPTY[PIN]
 
     def unpin(self, receipt: Receipt) -> None:
         """Give a pin back."""
-        self._give(Hold.PIN, receipt)
+        if receipt.kind is not PIN:
+            raise _other_kind(PIN, receipt)
+        if receipt.serial:
+            self.holds.unpin(receipt)
 
     def hold_span(self, chain: Chain, start: int, end: int, *, load: bool = False) -> Receipt:
         """Protect what a transfer reads or writes: all components over [start, end), and the path to it.
@@ -164,14 +169,14 @@ class Tree(Spine):
         it joins that load or recomputes.
         """
         if start == end:
-            return EMPTY[Hold.SPAN]
+            return EMPTY[SPAN]
         others = self.loads_over(chain, start, end) if load else ()
         if others:
             raise ClaimRefused(f"pages {start} to {end}: loads {list(others)} in flight bring part of them")
         if load and start:
             self.boundary(chain, start)
         node = self.boundary(chain, end)
-        receipt = self.holds.take(Hold.SPAN, node)
+        receipt = self.holds.take(SPAN, node)
         for part in self.parts:
             part.lock(receipt.serial, node, part.span_top(start, end))
         if load:
@@ -184,22 +189,23 @@ class Tree(Spine):
 
     def release_span(self, receipt: Receipt, *, forfeit: bool = False) -> None:
         """Give a span back; dead ones as for `unlock`."""
-        self._give(Hold.SPAN, receipt, forfeit=forfeit)
+        if receipt.kind is not SPAN:
+            raise _other_kind(SPAN, receipt)
+        self._give(receipt, forfeit=forfeit)
         if self.claims.nodes:
             self.claims.drop(receipt.serial)
 
-    def _give(self, kind: Hold, receipt: Receipt, *, forfeit: bool = False) -> None:
-        if receipt.kind is not kind:
-            raise ReceiptRefused(f"{receipt}: it is a {receipt.kind.name}, not a {kind.name}")
-        if not receipt.serial:
+    def _give(self, receipt: Receipt, *, forfeit: bool) -> None:
+        serial = receipt.serial
+        if not serial:
             return
-        if kind is not Hold.PIN and self.parts:
+        if self.parts:
             self.holds.holder(receipt)
             for part in self.parts:
                 if part.dead and not forfeit:
-                    part.refuse_dead(receipt.serial)
+                    part.refuse_dead(serial)
             for part in self.parts:
-                part.unlock(receipt.serial)
+                part.unlock(serial)
         self.holds.give(receipt)
 
     # -- changes -------------------------------------------------------------------------------------------
@@ -267,8 +273,8 @@ class Tree(Spine):
         return freed
 
     def _blockers(self) -> str:
-        held = [f"{kind.name} {serial} at {node.end}" for serial, (kind, node) in self.holds.holders.items()]
-        return f"{self.nodes} nodes, {self.total} pages, held by {held or 'nobody'}, and no leaf is offered"
+        held = [f"receipt {serial} at {node.end}" for serial, node in self.holds.holders.items()]
+        return f"{self.nodes} nodes, {self.total} pages, {self.evictable} of them evictable, held by {held or 'nobody'}"
 
     def remove(self, chain: Chain, start: int) -> int:
         """Remove the chain's live pages from `start` on, as far as nothing goes on from them or holds them.
@@ -323,3 +329,7 @@ class Tree(Spine):
             return []
         events, self.log = self.log, []
         return events
+
+
+def _other_kind(kind: Hold, receipt: Receipt) -> ReceiptRefused:
+    return ReceiptRefused(f"{receipt}: it is a {receipt.kind.name}, not a {kind.name}")
