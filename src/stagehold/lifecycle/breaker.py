@@ -48,6 +48,11 @@ class TestPage:
     reading: bool
     buffer: bytearray
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> TestPage:
+        """A copy shares the buffer, since the store's operation in flight goes on writing to this very one."""
+        twin = memo[id(self)] = TestPage(self.operation, self.reading, self.buffer)
+        return twin
+
 
 def test_bytes(length: int) -> bytearray:
     """The content of the test page, `length` bytes: the byte positions modulo 251, a prime, so that shifts show."""
@@ -68,12 +73,12 @@ class RoundTrip:
 
     def _send(self, kind: Kind, owner: int, page: TestPage) -> int:
         names = self.core.names([TEST_PAGE])
-        buffers = [memoryview(page.buffer)]
+        buffers, reading = [memoryview(page.buffer)], page.reading
 
         def start(number: int) -> None:
             store = self.core.store
             assert store is not None, "a test page without a store"
-            call = store.get_into if page.reading else store.put
+            call = store.get_into if reading else store.put
             call(number, names, buffers, self.core.clock.tick)
 
         return self.core.begin(kind, owner, start).number

@@ -30,8 +30,9 @@ class Snapshot:
 def take(parts: Parts, more: tuple[object, ...]) -> Snapshot:
     """Copy the state of all parts, and of the `more` objects that the engine keeps beside them."""
     core = parts.core
-    if core.store is not None and not getattr(core.store, "copyable", False):
-        raise Misuse(f"snapshot: store {core.store.name!r} has workers; detach it, or use the simulated store")
+    for store in (*core.former, core.store):
+        if store is not None and not getattr(store, "copyable", False):
+            raise Misuse(f"snapshot: store {store.name!r} has workers; use the simulated store")
     tensors = () if core.tensors is None else core.tensors.copies()
     saved = [{k: v for k, v in vars(part).items() if k not in FIXED} for part in _changing(parts, more)]
     state = deepcopy({"parts": saved, "tick": parts.tick.state}, _shared(parts))
