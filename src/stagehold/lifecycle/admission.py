@@ -129,15 +129,9 @@ class AdmissionRules:
         return detail
 
     def give_back(self, m: Machine, _arg: Any) -> int:
-        """Deferrals are spent: the claim goes, the request recomputes."""
+        """Deferrals are spent, or nothing came and there is no room without it: lock and claim go."""
         self._unlock(m)
         return self.claims.end_claim(m, Loss.SHORT_DEVICE)
-
-    def give_back_unfit(self, m: Machine, _arg: Any) -> int:
-        """Nothing delivered, and no room without it: ask again later. A visit arms no clock, so this does."""
-        detail = self.give_back(m, _arg)
-        self.launches.pace(m)
-        return detail
 
     def roll_back(self, m: Machine, _arg: Any) -> int:
         """Between nothing and promised: give everything back."""

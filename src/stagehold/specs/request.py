@@ -129,7 +129,7 @@ REQUEST = MachineSpec(
             effect="admit_bare", takes="slots", releases="claim", books=LOSS),
         row(S.ANCHOR_LOCKED, "commit", Commit.UNFIT, S.RETRY,
             "nothing delivered and the shape without hits does not fit now; end known",
-            effect="give_back_unfit", releases="lock, claim", books=LOSS),
+            effect="give_back", releases="lock, claim", books=LOSS),
         row(S.ANCHOR_LOCKED, "commit", Commit.PARTIAL, S.CAPPED,
             "between nothing and promised: rolled back, recorded, and raised to the caller after the cascade",
             effect="roll_back", releases="lock, claim", books=LOSS),
