@@ -95,12 +95,16 @@ class Medium:
 class SimulatedStore:
     """A `Store` in ticks over a `Medium`; see the module for what is promised.
 
+    It has no workers, so a snapshot of an engine may copy it (`copyable`).
+
     `pages_per_tick` is shared by all operations under way, one page each in turn (None: no limit), so that
     a long get is spread over ticks and reports its good pages as it goes.
     """
 
     persistent = False
     """A store opened anew by its URL is empty; only a shared `Medium` outlives a handle."""
+
+    copyable = True
 
     def __init__(
         self,
