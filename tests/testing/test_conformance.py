@@ -8,7 +8,9 @@ from stagehold.cache.stores.simulated import Delays, SimulatedStore
 from stagehold.testing.conformance import CHECKS, Status, check_store
 
 
-@pytest.mark.parametrize("options", ["", "&capacity=1MiB", "&capacity=4MiB&workers=1"])
+@pytest.mark.parametrize(
+    "options", ["", "&capacity=1MiB", "&capacity=4MiB&workers=1", "&form=packed", "&form=packed&capacity=2MiB"]
+)
 def test_the_file_store_conforms(tmp_path, options):
     """All checks pass on real files, those about capacity where there is one."""
     result = check_store(f"file://{tmp_path}?floor=0{options}", page_bytes=8192)

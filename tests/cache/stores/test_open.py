@@ -40,11 +40,12 @@ def test_a_simulated_store_is_opened_with_its_options():
         ("ftp://somewhere", "unknown scheme 'ftp'; known here: .*file.*sim"),
         (
             "file:///srv/kv?capcity=3",
-            "unknown option 'capcity'; file takes: capacity, deadline, floor, workers",
+            "unknown option 'capcity'; file takes: capacity, deadline, floor, form, workers",
         ),
         ("file:///srv/kv?capacity=lots", "capacity='lots': expected a size such as"),
         ("file:///srv/kv?workers=0", "expected a whole number, 1 or more"),
         ("file:///srv/kv?deadline=0", "expected seconds, more than 0"),
+        ("file:///tmp/kv?form=loose", "expected pages .* or packed"),
         ("file://host/kv", "expected an absolute directory"),
         ("file:kv", "expected an absolute directory"),
         ("sim:?seed=1&seed=2", "stands there twice"),

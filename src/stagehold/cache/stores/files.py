@@ -27,7 +27,8 @@ EVICT_SHARE = 0.1
 FLOOR_BYTES = 1 << 30
 FLOOR_SHARE = 0.05
 """The default free-space floor: one GiB, or a twentieth of a disk smaller than 20 GiB."""
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors that mean no room: a refusal, not a fault of the store."""
 
 
 def default_floor(root: Path) -> int:
@@ -148,7 +149,7 @@ class FileStore:
                 self._folder.publish(temp, path)
                 return Verdict.STORED
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in FULL:
                 raise
         finally:
             os.close(descriptor)
@@ -164,7 +165,7 @@ class FileStore:
             try:
                 descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
             except OSError as error:
-                if error.errno not in _FULL:
+                if error.errno not in FULL:
                     raise
                 return None
             books.used_bytes += disk_bytes(length)

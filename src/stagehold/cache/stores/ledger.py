@@ -50,5 +50,7 @@ class SizeLedger:
             books.used_bytes += count_bytes
 
     def close(self) -> None:
-        """Close the file."""
-        os.close(self._descriptor)
+        """Close the file. Idempotent."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = -1

@@ -183,17 +183,25 @@ def _foreign() -> dict[str, EntryPoint]:
 
 def _open_file(url: StoreUrl) -> Store:
     from stagehold.cache.stores.files import FileStore
+    from stagehold.cache.stores.packed import PackedStore
 
-    options = url.read(capacity=size, floor=size, **RUNNING)
+    options = url.read(capacity=size, floor=size, form=_form, **RUNNING)
     if url.host not in ("", "localhost") or not url.path.startswith("/"):
         raise StoreUrlError(f"{url.text}: expected an absolute directory, as in file:///var/cache/kv")
-    blocking = FileStore(
-        url.path,
-        capacity_bytes=options.get("capacity"),
-        floor_bytes=options.get("floor"),
-        layout=url.layout,
-    )
+    limits = {"capacity_bytes": options.get("capacity"), "floor_bytes": options.get("floor")}
+    blocking: BlockingStore
+    if options.get("form") == "packed":
+        blocking = PackedStore(url.path, url.page_bytes, layout=url.layout, **limits)
+    else:
+        blocking = FileStore(url.path, layout=url.layout, **limits)
     return run_on_workers(blocking, options)
+
+
+def _form(value: str) -> str:
+    """Parse how pages lie in the directory: a file each, or many to a file."""
+    if value not in ("pages", "packed"):
+        raise ValueError("expected pages (a file for each) or packed (for pages below 512 KiB)")
+    return value
 
 
 def _open_simulated(url: StoreUrl) -> Store:

@@ -1,0 +1,271 @@
+"""The packed file store: many small pages in a few large files, for pages below about 512 KiB.
+
+It saves the file creation and the rename that a small page costs in the plain file store. Each handle
+writes its own segments and reads those of all; a segment whose owner is gone is taken over. Capacity is
+kept over all processes, in whole segments, and free space is taken when a segment is made. Recency is kept
+in memory: after a start, pages go in the order of their slots.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from stagehold.cache.stores.files import FULL, default_floor
+from stagehold.cache.stores.ledger import SizeLedger
+from stagehold.cache.stores.page import HEADER_BYTES, WHOLE, Layout, encode_header, verify_received
+from stagehold.cache.stores.protocol import Buffer, OnPage, Verdict
+from stagehold.cache.stores.segment import ALIGN_BYTES, SUFFIX, Segment, segment_bytes
+
+SEGMENT_BYTES = 64 << 20
+"""Large enough that making one is rare, small enough that a capacity is used up to the last few percent."""
+SEGMENTS_IN_CAPACITY = 8
+"""A capacity is cut into at least so many segments, so that several handles can have one each."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a page is."""
+
+    segment: Segment
+    slot: int
+
+
+class PackedStore:
+    """A `BlockingStore` over a directory, for bodies of up to `page_bytes` bytes; longer ones are REFUSED.
+
+    `capacity_bytes` and `floor_bytes` as in the file store. Raises ValueError for a capacity without room
+    for a segment of one page.
+    """
+
+    name = "packed"
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        page_bytes: int,
+        *,
+        capacity_bytes: int | None = None,
+        floor_bytes: int | None = None,
+        layout: Layout = WHOLE,
+    ) -> None:
+        self.alarms: Counter[Verdict] = Counter()
+        self.evicted_pages = 0
+        self._slot_bytes = max(ALIGN_BYTES, -(-page_bytes // ALIGN_BYTES) * ALIGN_BYTES)
+        self._slots = _slots(self._slot_bytes, capacity_bytes)
+        self._capacity_bytes = capacity_bytes
+        self._layout = layout
+        self._folder = Path(root).absolute() / "segments"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._floor_bytes = default_floor(self._folder) if floor_bytes is None else floor_bytes
+        self._ledger = SizeLedger(self._folder.parent / "segments.ledger")
+        self._lock = threading.RLock()
+        self._segments: dict[str, Segment] = {}
+        self._own: OrderedDict[bytes, _Place] = OrderedDict()  # least recently used first
+        self._others: dict[bytes, _Place] = {}
+        self._others_names: dict[_Place, bytes] = {}
+        self._free: list[_Place] = []
+        self._busy: Counter[_Place] = Counter()
+        with self._lock, self._ledger.locked() as books:
+            self._refresh()
+            books.used_bytes = sum(found.file_bytes for found in self._segments.values())
+
+    def exists(self, keys: Sequence[bytes], on_page: OnPage) -> None:
+        """See `BlockingStore.exists`."""
+        for index, key in enumerate(keys):
+            with self._lock:
+                present = self._find(key) is not None
+            if not on_page(index, Verdict.HIT if present else Verdict.MISS):
+                return
+
+    def get_into(self, keys: Sequence[bytes], buffers: Sequence[Buffer], on_page: OnPage) -> None:
+        """See `BlockingStore.get_into`; bytes go from the page cache straight into the buffers."""
+        header = bytearray(HEADER_BYTES)
+        for index, key in enumerate(keys):
+            if not on_page(index, self._read(key, header, buffers[index])):
+                return
+
+    def put(self, keys: Sequence[bytes], buffers: Sequence[Buffer], on_page: OnPage) -> None:
+        """See `BlockingStore.put`. A page that is there is kept as it is."""
+        for index, key in enumerate(keys):
+            if not on_page(index, self._write(key, buffers[index])):
+                return
+
+    def damage(self, name: bytes, length: int) -> None:
+        """Flip a bit of a stored page, for tests. Raises KeyError where this handle has not stored it."""
+        with self._lock:
+            place = self._own[name]
+            place.segment.flip(place.slot, length)
+
+    def close(self) -> None:
+        """See `BlockingStore.close`; the segments are free to be taken over."""
+        for segment in self._segments.values():
+            segment.close()
+        self._segments.clear()
+        self._ledger.close()
+
+    def _read(self, name: bytes, header: bytearray, out: Buffer) -> Verdict:
+        with self._lock:
+            place = self._find(name)
+            if place is None:
+                return Verdict.MISS
+            self._renew(name)
+            self._busy[place] += 1
+        with self._in_use(place):
+            received = place.segment.read(place.slot, header, out)
+            verdict = verify_received(header, out, name, received, self._layout)
+        if verdict is Verdict.HIT:
+            return verdict
+        with self._lock:
+            if not place.segment.holds(place.slot, name):
+                return Verdict.MISS  # its owner has used the slot for another page meanwhile
+            self.alarms[verdict] += 1
+            self._forget(name, place)
+        return verdict
+
+    def _write(self, name: bytes, body: Buffer) -> Verdict:
+        if len(body) > self._slot_bytes:
+            return Verdict.REFUSED
+        header = encode_header(name, body, self._layout)
+        with self._lock:
+            if self._find(name) is not None:
+                self._renew(name)
+                return Verdict.STORED
+            place = self._take()
+            if place is None:
+                return Verdict.REFUSED
+            self._busy[place] += 1
+        with self._in_use(place):
+            whole = place.segment.write(place.slot, header, body)
+        with self._lock:
+            if whole and name not in self._own:
+                self._own[name] = place
+            else:  # cut short by a full disk, or written by another thread meanwhile
+                place.segment.wipe(place.slot)
+                self._free.append(place)
+        return Verdict.STORED if whole else Verdict.REFUSED
+
+    @contextmanager
+    def _in_use(self, place: _Place) -> Iterator[None]:
+        """While a thread reads or writes a slot outside the lock, nobody takes the slot."""
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._busy[place] -= 1
+
+    def _find(self, name: bytes) -> _Place | None:
+        """Return where a page is; others' segments are looked at again before it is called absent."""
+        place = self._own.get(name)
+        if place is not None:
+            return place
+        place = self._others.get(name)
+        if place is None or not place.segment.holds(place.slot, name):
+            self._refresh()
+        return self._own.get(name) or self._others.get(name)
+
+    def _renew(self, name: bytes) -> None:
+        if name in self._own:
+            self._own.move_to_end(name)
+
+    def _refresh(self) -> None:
+        """Open segments that are new, own those that nobody owns, follow the changes of the others."""
+        for path in sorted(found.path for found in os.scandir(self._folder) if found.name.endswith(SUFFIX)):
+            if path not in self._segments:
+                self._segments[path] = segment = Segment(path)
+                self._claim(segment)
+        for segment in self._segments.values():
+            if not segment.owned:
+                self._follow(segment)
+
+    def _claim(self, segment: Segment) -> bool:
+        """Own a segment of our slot size if its owner is gone: its pages, and its empty slots."""
+        if segment.slot_bytes != self._slot_bytes or not segment.claim():
+            return False
+        self._follow(segment)
+        for slot in range(segment.slots):
+            place = _Place(segment, slot)
+            name = self._others_names.pop(place, None)
+            if name is not None and self._others.pop(name, None) == place:
+                self._own.setdefault(name, place)
+            if name is None or self._own.get(name) != place:
+                self._free.append(place)
+        return True
+
+    def _follow(self, segment: Segment) -> None:
+        """Learn what the slots of another handle's segment hold by now."""
+        for slot, name in segment.changes():
+            place = _Place(segment, slot)
+            before = self._others_names.pop(place, None)
+            if before is not None and self._others.get(before) == place:
+                del self._others[before]
+            if name is not None:
+                self._others[name] = place
+                self._others_names[place] = name
+
+    def _take(self) -> _Place | None:
+        """Return a slot to write to: a free one, one of a new segment, or the one used longest ago."""
+        if not self._free:
+            self._grow()
+        if self._free:
+            return self._free.pop()
+        for name, place in self._own.items():
+            if not self._busy[place]:
+                del self._own[name]
+                self.evicted_pages += 1
+                return place
+        return None
+
+    def _grow(self) -> None:
+        """Make a segment if capacity and floor allow, or own one whose owner is gone."""
+        size = segment_bytes(self._slot_bytes, self._slots)
+        with self._ledger.locked() as books:
+            disk = os.statvfs(self._folder)
+            within = self._capacity_bytes is None or books.used_bytes + size <= self._capacity_bytes
+            if within and disk.f_bavail * disk.f_frsize - size >= self._floor_bytes:
+                segment = _create(str(self._folder), self._slot_bytes, self._slots)
+                if segment is not None:
+                    books.used_bytes += segment.file_bytes
+                    self._segments[segment.path] = segment
+                    self._claim(segment)
+                    return
+        for segment in self._segments.values():
+            if not segment.owned and self._claim(segment):
+                return
+
+    def _forget(self, name: bytes, place: _Place) -> None:
+        """Drop a damaged page. In another handle's segment only our knowledge of it goes."""
+        if self._own.get(name) == place:
+            del self._own[name]
+            place.segment.wipe(place.slot)
+            self._free.append(place)
+        elif self._others.get(name) == place:
+            del self._others[name]
+
+
+def _create(folder: str, slot_bytes: int, slots: int) -> Segment | None:
+    """Make a segment, None where the disk has no room for it."""
+    try:
+        return Segment.create(folder, slot_bytes, slots)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        return None
+
+
+def _slots(slot_bytes: int, capacity_bytes: int | None) -> int:
+    """Return the slots of a segment: of 64 MiB, or an eighth of a small capacity, one page at least."""
+    target = SEGMENT_BYTES if capacity_bytes is None else min(SEGMENT_BYTES, capacity_bytes // SEGMENTS_IN_CAPACITY)
+    slots = max(1, target // (slot_bytes + HEADER_BYTES))
+    while slots > 1 and segment_bytes(slot_bytes, slots) > target:
+        slots -= 1
+    if capacity_bytes is not None and segment_bytes(slot_bytes, slots) > capacity_bytes:
+        raise ValueError(
+            f"capacity of {capacity_bytes} bytes: a segment of one page takes {segment_bytes(slot_bytes, 1)}"
+        )
+    return slots

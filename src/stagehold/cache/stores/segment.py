@@ -1,0 +1,129 @@
+"""One segment: a file of equal slots for small pages, all headers in front, all bodies behind.
+
+Headers lie together, so that one read tells what a segment holds. A slot is written body first and header
+last, and emptied by its header: a crash in between leaves a slot without a page, or one whose checksum
+fails. One handle owns the segment for writing (an advisory lock that ends with its process); everybody may
+read.
+"""
+# ruff: noqa: PTH104, PTH108 - plain calls on strings, since this is the path of every page
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import time
+from collections.abc import Iterator
+
+from stagehold.cache.stores.page import HEADER_BYTES, read_identity
+from stagehold.cache.stores.protocol import Buffer
+
+ALIGN_BYTES = 4096
+SETTLED_NS = 100_000_000
+"""Well over the step of a file's time (4 or 10 ms here and there)."""
+SUFFIX = ".segment"
+_EMPTY = bytes(HEADER_BYTES)
+
+
+class Segment:
+    """An open segment file, named after its slot size and slot count. Only its owner may write."""
+
+    def __init__(self, path: str) -> None:
+        body_bytes, slots, _ = path.rpartition("/")[2].split("-")
+        self.path = path
+        self.slot_bytes = int(body_bytes)
+        self.slots = int(slots)
+        self.owned = False
+        self._first_body = table_bytes(self.slots)
+        self._descriptor = os.open(path, os.O_RDWR)
+        self._seen_table = bytes(self.slots * HEADER_BYTES)
+        self._seen_change = -1
+
+    @property
+    def file_bytes(self) -> int:
+        """The size of the file on disk."""
+        return segment_bytes(self.slot_bytes, self.slots)
+
+    @classmethod
+    def create(cls, folder: str, slot_bytes: int, slots: int) -> Segment:
+        """Make a segment with its disk space taken. Raises OSError where there is none, leaving nothing."""
+        path = f"{folder}/{slot_bytes}-{slots}-{secrets.token_hex(8)}{SUFFIX}"
+        descriptor = os.open(f"{path}.new", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            os.posix_fallocate(descriptor, 0, segment_bytes(slot_bytes, slots))
+            os.rename(f"{path}.new", path)
+        except OSError:
+            os.unlink(f"{path}.new")
+            raise
+        finally:
+            os.close(descriptor)
+        return cls(path)
+
+    def claim(self) -> bool:
+        """Become the owner; False where another living handle is."""
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        self.owned = True
+        return True
+
+    def changes(self) -> Iterator[tuple[int, bytes | None]]:
+        """Yield each slot that changed since the last call (at first: is in use), and its name or None."""
+        changed_at = os.fstat(self._descriptor).st_mtime_ns
+        if changed_at == self._seen_change:
+            return
+        # A file's time moves in coarse steps: while it is recent, more writes may hide behind the same one.
+        self._seen_change = changed_at if time.time_ns() - changed_at > SETTLED_NS else -1
+        table = os.pread(self._descriptor, self.slots * HEADER_BYTES, 0)
+        before, self._seen_table = self._seen_table, table
+        for slot in range(self.slots):
+            header = table[slot * HEADER_BYTES : (slot + 1) * HEADER_BYTES]
+            if header != before[slot * HEADER_BYTES : (slot + 1) * HEADER_BYTES]:
+                identity = read_identity(header)
+                yield slot, identity.name if identity is not None else None
+
+    def holds(self, slot: int, name: bytes) -> bool:
+        """Say whether the slot's header names `name` at this moment."""
+        identity = read_identity(os.pread(self._descriptor, HEADER_BYTES, slot * HEADER_BYTES))
+        return identity is not None and identity.name == name
+
+    def read(self, slot: int, header: bytearray, out: Buffer) -> int:
+        """Read a slot, never beyond its end; return how many bytes of header and body came."""
+        received = os.preadv(self._descriptor, [header], slot * HEADER_BYTES)
+        body = out[: self.slot_bytes]
+        return received + os.preadv(self._descriptor, [body], self._first_body + slot * self.slot_bytes)
+
+    def write(self, slot: int, header: bytes, body: Buffer) -> bool:
+        """Put a page into a slot; False where the disk took only part of it, and the slot is empty then."""
+        assert self.owned, f"{self.path} is written by another handle"
+        self.wipe(slot)
+        start = self._first_body + slot * self.slot_bytes
+        if os.pwritev(self._descriptor, [body], start) != len(body):
+            return False
+        return os.pwrite(self._descriptor, header, slot * HEADER_BYTES) == HEADER_BYTES
+
+    def wipe(self, slot: int) -> None:
+        """Empty a slot."""
+        assert self.owned, f"{self.path} is written by another handle"
+        os.pwrite(self._descriptor, _EMPTY, slot * HEADER_BYTES)
+
+    def flip(self, slot: int, length: int) -> None:
+        """Flip a bit in the last byte of a body of `length` bytes, for tests."""
+        place = self._first_body + slot * self.slot_bytes + length - 1
+        last = os.pread(self._descriptor, 1, place)[0]
+        os.pwrite(self._descriptor, bytes([last ^ 1]), place)
+
+    def close(self) -> None:
+        """Give up ownership and the descriptor."""
+        os.close(self._descriptor)
+
+
+def table_bytes(slots: int) -> int:
+    """Return the bytes in front of the first body."""
+    return -(-slots * HEADER_BYTES // ALIGN_BYTES) * ALIGN_BYTES
+
+
+def segment_bytes(slot_bytes: int, slots: int) -> int:
+    """Return the size of a whole segment."""
+    return table_bytes(slots) + slot_bytes * slots
