@@ -102,6 +102,13 @@ class DelayedAdmission(Product):
         return self.now[request + at.TIMER] == 0
 
 
+class SkipsForEver(Product):
+    """A world in which a visit skips a hold that is not ready whatever the wait clock says."""
+
+    def visit_unwaited(self, who: int, request: int) -> None:
+        """Skipped."""
+
+
 class DecreesInVisits(Product):
     """A world in which a flush or detach does not look for open visits."""
 
@@ -220,6 +227,13 @@ def test_an_armed_retry_that_delays_admission_is_found() -> None:
     result = explore(alone(), rules=DelayedAdmission)
 
     assert ("a request that can be afforded is not admitted by its visit",) == result.invariant_breaches
+
+
+def test_a_skip_after_the_wait_clock_is_found() -> None:
+    """The wait clock bounds how long a request is held back."""
+    result = explore(alone(), rules=SkipsForEver)
+
+    assert ("a visit is skipped although the wait clock has run out",) == result.invariant_breaches
 
 
 @pytest.mark.parametrize("outcome", [Commit.UNFIT, Commit.PARTIAL])

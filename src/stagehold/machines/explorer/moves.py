@@ -107,6 +107,10 @@ class Labels:
         """The request, span or tree that the label names."""
         return self.moves[number][1]
 
+    def clock(self, number: int) -> Clock | None:
+        """The clock of the label's move."""
+        return self.moves[number][0].clock
+
     def is_a(self, move: Move, number: int) -> bool:
         """Whether the label is one of `move`."""
         return self.moves[number][0] is move

@@ -11,11 +11,11 @@ from __future__ import annotations
 from stagehold.machines.explorer import board as at
 from stagehold.machines.explorer.board import EMPTY, OWNS, UNBORN, Seen
 from stagehold.machines.explorer.facts import ANCHOR_LOCKED, PLANNED
-from stagehold.machines.explorer.moves import ADMIT
+from stagehold.machines.explorer.moves import ADMIT, Clock
 from stagehold.machines.explorer.steps import Breach
 from stagehold.machines.explorer.tables import IO
 from stagehold.machines.explorer.traffic import Traffic
-from stagehold.machines.explorer.visits import CAPPED, QUEUED, RETRY, Visits
+from stagehold.machines.explorer.visits import CAPPED, LOOKUP, QUEUED, RETRY, STAGED, Visits
 from stagehold.machines.explorer.writer import Writer
 
 ADMITTED_WHEN_AFFORDED = frozenset((QUEUED, RETRY, CAPPED))
@@ -98,12 +98,27 @@ class Product(Visits, Writer, Traffic):
         if self.world.paced and not self.store_rests(seen):
             raise Breach("a retry without a timer while the store answers")
 
-    def check_admissions(self) -> None:
-        """After the moves of a situation: who can be afforded and waits for nothing is admitted by its visit."""
-        admitted = {self.labels.who(label) for label, _ in self.out if self.labels.is_a(ADMIT, label)}
-        if not self.can_afford(self.now):
-            return
+    def check_visits(self) -> None:
+        """After the moves of a situation: what the visits of the scheduler must not refuse."""
+        visited = {self.labels.who(label): label for label, _ in self.out if self.labels.clock(label) is Clock.VISIT}
+        affords = self.can_afford(self.now)
         for who, request in enumerate(self.layout.requests):
-            due_first = self.now[request + at.TIMER] == at.AT_ONCE
-            if self.now[request] in ADMITTED_WHEN_AFFORDED and not due_first and who not in admitted:
+            label = visited.get(who)
+            admitted = label is not None and self.labels.is_a(ADMIT, label)
+            if affords and self.is_free(request) and not admitted:
                 raise Breach("a request that can be afforded is not admitted by its visit")
+            if label is None and self.has_waited(request, affords):
+                raise Breach("a visit is skipped although the wait clock has run out")
+
+    def is_free(self, request: int) -> bool:
+        """Whether nothing but room stands between `request` and its admission; what is due at once comes first."""
+        return self.now[request] in ADMITTED_WHEN_AFFORDED and self.now[request + at.TIMER] != at.AT_ONCE
+
+    def has_waited(self, request: int, affords: bool) -> bool:
+        """Whether a visit must lead somewhere: the wait clock has run out, and no sibling's visit is open."""
+        now = self.now
+        if now[request + at.WAIT] != at.OUT:
+            return False
+        if now[request] == STAGED:
+            return now[self.hold_of(request)] != PLANNED
+        return now[request] == LOOKUP and affords

@@ -92,7 +92,8 @@ class Search:
         try:
             product.check(situation)
             moves = product.moves(situation)
-            product.check_admissions()
+            if not product.found:
+                product.check_visits()
         except Breach as breach:
             graph.problems.append(Problem(number, breach.sentence, breach.fault))
             graph.armed.append(0)

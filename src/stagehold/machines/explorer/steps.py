@@ -33,7 +33,6 @@ NO_RULE_NEEDED = {
     "write_refuse": "Nothing was taken.",
     "write_put_hosted": "References to pages of the host tier: no unit of staging beyond theirs.",
     "write_unqueue": "The backlog is given back by the row.",
-    "write_split": "A sibling with the same clock is the same situation as one write.",
     "write_put": "The next IO reads the same staging.",
     "write_give_up": "All is given back by the row.",
     "write_back_off": "Waits for its next try without staging.",
