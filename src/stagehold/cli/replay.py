@@ -35,6 +35,9 @@ def replay(
     store_delay: Annotated[int, typer.Option(min=0, help="Most ticks that a store's answer is held back.")] = 8,
     audit: Annotated[Path | None, typer.Option(help="Audit log; runs/replay-MODE.jsonl if left out.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Check all books after every tick; slower.")] = False,
+    shadow_oracle: Annotated[
+        bool, typer.Option("--shadow-oracle", help="Hold every step against `transitions`; slower.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Replay a trace, compare every page's bytes, and report where the hit tokens went."""
@@ -55,6 +58,7 @@ def replay(
         token_budget=token_budget,
         store_delay=store_delay,
         strict=strict,
+        shadow_oracle=shadow_oracle,
     )
     try:
         with progress_bar(shown=not as_json) as progress:

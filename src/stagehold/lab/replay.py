@@ -65,6 +65,7 @@ class ReplayOptions:
     token_budget: int = 512
     store_delay: int = 8
     strict: bool = False
+    shadow_oracle: bool = False
 
 
 @dataclass(slots=True)
@@ -131,7 +132,14 @@ class Replay:
     def _engine(self, folder: Path, audit: Path) -> Iterator[Engine]:
         audit.parent.mkdir(parents=True, exist_ok=True)
         with AuditLog(audit) as log, closing(self.open_store(folder)) as store:
-            engine = Engine(self.config, store=store, sink=log.block, strict=self.options.strict)
+            options = self.options
+            engine = Engine(
+                self.config,
+                store=store,
+                sink=log.block,
+                strict=options.strict,
+                shadow_oracle=options.shadow_oracle,
+            )
             with closing(engine):
                 yield engine
         self._sums.stats.append(engine.stats())

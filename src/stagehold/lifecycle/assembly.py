@@ -20,10 +20,10 @@ from stagehold.lifecycle.running import Running
 from stagehold.lifecycle.tick import Tick
 from stagehold.lifecycle.visits import Deliver, Visits
 from stagehold.lifecycle.writes import WriteRules
-from stagehold.machines import HandleKey, Journal, Machine, Sink, Stepper, bind
+from stagehold.machines import Arm, HandleKey, Journal, Machine, Sink, Stepper, bind
 from stagehold.specs.attachment import ATTACHMENT
 from stagehold.specs.config import EngineConfig
-from stagehold.specs.declare import Deadline
+from stagehold.specs.declare import Deadline, MachineSpec
 from stagehold.specs.hold import HOLD, HoldState
 from stagehold.specs.outcomes import Agreed
 from stagehold.specs.request import REQUEST
@@ -107,7 +107,26 @@ def _no_decree() -> None:
     """What is told to drop everything once nothing is left."""
 
 
-def assemble(config: EngineConfig, sink: Sink, copies: Copies, deliver: Deliver, *, strict: bool) -> Parts:
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """How the machines of one engine are bound: refusals that raise, and the oracle that looks on."""
+
+    strict: bool
+    shadow_oracle: bool
+
+    def bind(self, spec: MachineSpec, rules: object, journal: Journal | None, arm: Arm | None = None) -> Stepper:
+        """A stepper over `rules`; with the oracle it stops at the first step that `transitions` takes differently."""
+        # The tick is stepped by the engine alone, so that a refusal there is never a service's to go on from.
+        strict = self.strict or spec is TICK
+        bound = bind(spec, decisions=rules, effects=rules, journal=journal, arm=arm, strict=strict)
+        if not self.shadow_oracle:
+            return bound
+        from stagehold.machines.oracle import shadowed  # `transitions` is loaded only where it is asked for
+
+        return shadowed(bound)
+
+
+def assemble(config: EngineConfig, sink: Sink, copies: Copies, deliver: Deliver, *, binding: Binding) -> Parts:
     """Build the parts of one engine and bind its machines."""
     journal = Journal(sink=sink)
     core = Core(config, journal, copies, attach_bytes(config))
@@ -128,13 +147,12 @@ def assemble(config: EngineConfig, sink: Sink, copies: Copies, deliver: Deliver,
     }
     steps = SimpleNamespace()
     for name, (spec, rule) in rules.items():
-        bound = bind(spec, decisions=rule, effects=rule, journal=journal, arm=arm.of(name), strict=strict)
-        setattr(steps, name, bound)
+        setattr(steps, name, binding.bind(spec, rule, journal, arm.of(name)))
     core.steps = steps
     core.breaker = steps.store.birth(BreakerData(), HandleKey("store", 0, b""))
     core.link = steps.attachment.birth(LinkData(), HandleKey("attachment", 0, b""))
-    halt = bind(TICK, decisions=TickRules(), effects=TickRules(), journal=journal, arm=None, strict=True)
-    silent = bind(TICK, decisions=TickRules(), effects=TickRules(), journal=None, arm=None, strict=True)
+    halt = binding.bind(TICK, TickRules(), journal)
+    silent = binding.bind(TICK, TickRules(), None)
     tick = halt.birth(None, HandleKey("tick", 0, b""))
     phases = Tick(core, launches, holds, breaker, link)
     visits = Visits(core, admission, holds, deliver)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from stagehold.cache.keys import Chain, Namespace
 from stagehold.cache.stores.protocol import Store
 from stagehold.kernels.copies import DeviceBytes
-from stagehold.lifecycle.assembly import Parts, assemble
+from stagehold.lifecycle.assembly import Binding, Parts, assemble
 from stagehold.lifecycle.books import Violation, check
 from stagehold.lifecycle.copies import Copies, PromptCopies
 from stagehold.lifecycle.data import Admission, Extension, Handle, NoRoom, Plan, RequestData, Skip
@@ -49,7 +49,8 @@ class Engine:
     """One rank's engine. `sink` receives each tick's audit block; `strict` checks all books after every tick.
 
     `store` is attached at once: its self-test runs in the first ticks, and requests that arrive meanwhile are
-    launched when it has passed. The engine closes the store that it was given.
+    launched when it has passed. The engine closes the store that it was given. With `shadow_oracle` a `transitions`
+    machine of the same rows looks on: the first step that it would have taken differently raises, in every mode.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Engine:
         group: Group | None = None,
         sink: Sink | None = None,
         strict: bool = False,
+        shadow_oracle: bool = False,
         copies: Copies | None = None,
         deliver: Deliver = deliver_all,
     ) -> None:
@@ -70,7 +72,8 @@ class Engine:
         self._closed = False
         self._group = group or Solo()
         self._tally = Tally(sink)
-        self._parts: Parts = assemble(config, self._tally.block, copies or PromptCopies(), deliver, strict=strict)
+        binding = Binding(strict=strict, shadow_oracle=shadow_oracle)
+        self._parts: Parts = assemble(config, self._tally.block, copies or PromptCopies(), deliver, binding=binding)
         self._roster = Roster()
         if store is not None:
             self._attach(store)
@@ -78,9 +81,15 @@ class Engine:
     # The pass
 
     @exclusive
-    def tick(self) -> None:
-        """Poll, agree, apply, time, issue, record: first in every pass, in every kind of loop."""
-        self._proceed(self._group.exchange(self._poll()))
+    def tick(self, *, advance_retries: bool = True) -> None:
+        """Poll, agree, apply, time, issue, record: first in every pass, in every kind of loop.
+
+        A pass that only polls a copy gives `advance_retries=False`, equal on all ranks: retries are paced in passes
+        that could have admitted. With the tier off (`staging_pages=0`) there is nothing to do, and nothing is done.
+        """
+        if not self.config.tier:
+            return
+        self._proceed(self._group.exchange(self._poll()), advance_retries=advance_retries)
 
     @exclusive
     def poll(self) -> Facts:
@@ -88,12 +97,13 @@ class Engine:
         return self._poll()
 
     @exclusive
-    def proceed(self, agreed: Facts) -> None:
+    def proceed(self, agreed: Facts, *, advance_retries: bool = True) -> None:
         """The last part of `tick`: act on what all ranks agreed on."""
-        self._proceed(agreed)
+        self._proceed(agreed, advance_retries=advance_retries)
 
     def _poll(self) -> Facts:
         self._must_be_open("tick")
+        self._must_have_a_tier("poll")
         parts = self._parts
         if parts.core.visits:
             names = ", ".join(str(plan.handle) for plan in parts.core.visits.values())
@@ -103,10 +113,10 @@ class Engine:
         parts.pass_.polled(parts.tick)
         return facts
 
-    def _proceed(self, agreed: Facts) -> None:
+    def _proceed(self, agreed: Facts, *, advance_retries: bool = True) -> None:
         parts, step = self._parts, self._parts.pass_
         step.agreed(parts.tick, agreed)
-        parts.phases.apply(agreed)
+        parts.phases.apply(agreed, advance_retries=advance_retries)
         step.applied(parts.tick)
         parts.phases.time()
         step.timed(parts.tick)
@@ -159,7 +169,8 @@ class Engine:
         m = self._parts.core.steps.request.birth(data, HandleKey(rid, attempt, digest))
         self._parts.core.requests[m.number] = m
         roster.alive[rid] = m
-        self._parts.phases.arrivals.append(m)
+        if self.config.tier:
+            self._parts.phases.arrivals.append(m)
         return handle
 
     @exclusive
@@ -254,6 +265,7 @@ class Engine:
         self._attach(store)
 
     def _attach(self, store: Store) -> None:
+        self._must_have_a_tier("attach")
         core = self._parts.core
         if core.link.state is not AttachmentState.DETACHED:
             raise Misuse(f"attach: a store is {core.link.state.name.lower()}; detach it and tick until it is detached")
@@ -326,20 +338,25 @@ class Engine:
         parts.drop_all()
         core.settle()
         core.steps.attachment.close(core.link)
+        core.settle()
         if core.store is not None:
             core.store.close()
         parts.phases.close_former()
         parts.run_out()
-        core.steps.store.close(core.breaker)
         core.host.flush()
         parts.halt.halt(parts.tick)
-        parts.phases.record()
+        if self.config.tier:
+            parts.phases.record()
         self._check()
         parts.take_apart()
 
     def _must_be_open(self, call: str) -> None:
         if self._closed:
             raise Misuse(f"{call}: this engine is closed")
+
+    def _must_have_a_tier(self, call: str) -> None:
+        if not self.config.tier:
+            raise Misuse(f"{call}: the tier is off (staging_pages=0); a store needs staging")
 
     def _refuse_visits(self, call: str) -> None:
         self._must_be_open(call)
