@@ -219,6 +219,7 @@ class SkipReason(StrEnum):
     WAITING_LOOKUP = "waiting_lookup"
     WAITING_FETCH = "waiting_fetch"
     SIBLING_VISIT = "sibling_visit"
+    NO_ROOM = "no_room"
     SHRUNK = "shrunk"
     RETRY_NOW = "retry_now"
     NO_BUDGET = "no_budget"
