@@ -32,7 +32,7 @@ def replay(
     device_pages: Annotated[int, typer.Option(min=0, help="0: a quarter of the working set.")] = 0,
     staging_pages: Annotated[int, typer.Option(min=0, help="0: 1.2 x (buffer_only) or 2 x the device pool.")] = 0,
     token_budget: Annotated[int, typer.Option(min=1, help="Tokens that one pass may compute.")] = 512,
-    store_delay: Annotated[int, typer.Option(min=0, help="Most ticks that a store's answer is held back.")] = 8,
+    store_delay: Annotated[int, typer.Option(min=1, help="Most ticks that a store's answer is held back.")] = 8,
     audit: Annotated[Path | None, typer.Option(help="Audit log; runs/replay-MODE.jsonl if left out.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Check all books after every tick; slower.")] = False,
     shadow_oracle: Annotated[
