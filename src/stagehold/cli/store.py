@@ -1,0 +1,86 @@
+"""`stagehold store`: check any store, measure it, and look after a directory of pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+
+from stagehold.cli.errors import BadInput
+
+app = typer.Typer(help="Check, measure and look after stores.", no_args_is_help=True)
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Url = Annotated[str, typer.Argument(help="file:///dir, valkey://host:port/0, s3://bucket, mooncake://host:port, sim:")]
+Root = Annotated[Path, typer.Argument(help="The directory of a file store.")]
+PageBytes = Annotated[int, typer.Option("--page-bytes", help="Bytes of a page body.")]
+
+
+@app.command("check")
+def check(url: Url, *, page_bytes: PageBytes = 65536, as_json: AsJson = False) -> None:
+    """Run the conformance kit against the store at URL; exit 1 where a check fails."""
+    from stagehold.testing.conformance import check_store
+
+    result = _or_bad_input(lambda: check_store(url, page_bytes=page_bytes))
+    if as_json:
+        typer.echo(orjson.dumps(result.as_dict()).decode())
+    else:
+        for found in result.results:
+            typer.echo(f"{found.status.value:8}{found.name}" + (f": {found.reason}" if found.reason else ""))
+    raise typer.Exit(0 if result.ok else 1)
+
+
+@app.command("bench")
+def bench(url: Url, *, as_json: AsJson = False) -> None:
+    """Put, get and lookup rates at 64 KiB, 1 MiB and 4 MiB, beside a memory copy and plain files."""
+    from stagehold.lab.bench.stores import bench_store, ratios
+
+    figures = _or_bad_input(lambda: bench_store(url))
+    for line in [orjson.dumps(figures).decode()] if as_json else ratios(figures):
+        typer.echo(line)
+
+
+@app.command("ls")
+def ls(root: Root) -> None:
+    """List all pages: verdict, body bytes, component, ranks, name, place."""
+    from stagehold.cache.stores.inspect import list_pages
+
+    for page in list_pages(root):
+        claim = page.identity
+        said = "-" if claim is None else f"{claim.body_bytes} {claim.layout.numbers()} {claim.name.hex()}"
+        typer.echo(f"{page.verdict.name} {said} {page.path}")
+
+
+@app.command("verify")
+def verify(root: Root, *, as_json: AsJson = False) -> None:
+    """Check every byte of every page; exit 1 where one is damaged."""
+    from stagehold.cache.stores.inspect import verify_pages
+    from stagehold.cache.stores.protocol import Verdict
+
+    counts = verify_pages(root)
+    figures = {verdict.name: count for verdict, count in sorted(counts.items())}
+    typer.echo(orjson.dumps(figures).decode() if as_json else figures or "no pages")
+    raise typer.Exit(0 if set(counts) <= {Verdict.HIT} else 1)
+
+
+@app.command("gc")
+def gc(
+    root: Root,
+    capacity: Annotated[str, typer.Option("--capacity", help="What the page files may take, such as 10GiB.")],
+) -> None:
+    """Sweep leftovers and evict page files, least recently used first, down to a capacity."""
+    from stagehold.cache.stores.inspect import collect
+    from stagehold.cache.stores.open import size
+
+    evicted = _or_bad_input(lambda: collect(root, size(capacity)))
+    typer.echo(f"{evicted} pages evicted")
+
+
+def _or_bad_input(action: Callable[[], Any]) -> Any:
+    """Run an action; what is wrong with its input becomes one line."""
+    try:
+        return action()
+    except ValueError as error:
+        raise BadInput(str(error)) from error

@@ -1,0 +1,29 @@
+"""The store bench measures any store and gives shares of what the machine can do."""
+
+import pytest
+
+from stagehold.lab.bench.stores import bench_store, ratios
+from stagehold.testing.conformance import Driver
+
+
+@pytest.mark.parametrize("url", ["file://{}?floor=0", "file://{}?floor=0&form=packed", "sim:"])
+def test_every_size_and_batch_has_its_row(tmp_path, url):
+    """Positive rates, a share for each limit, and a line for people."""
+    figures = bench_store(url.format(tmp_path), sizes=(4096, 8192), batches=(1, 4), bytes_per_row=1 << 16)
+    assert [(row["bytes"], row["batch"]) for row in figures["rows"]] == [(4096, 1), (4096, 4), (8192, 1), (8192, 4)]
+    assert all(min(row["put"], row["get"], row["exists_k"]) > 0 for row in figures["rows"])
+    assert all(
+        row["put_of_files"] == row["put"] / figures["limits"][row["bytes"] // 8192]["files"] for row in figures["rows"]
+    )
+    assert len(list(ratios(figures))) == 4
+
+
+def test_a_store_that_loses_pages_is_not_measured():
+    """A rate of pages that did not come back would be no rate."""
+    with pytest.raises(RuntimeError, match="get_into: MISS for page 0"):
+        bench_store("sim:?lose=1", sizes=(4096,), batches=(1,), bytes_per_row=1 << 14)
+
+
+def test_the_kit_and_the_bench_use_names_of_their_own():
+    """Two drivers on one store never meet."""
+    assert not set(Driver("sim:", 8).names(4)) & set(Driver("sim:", 8).names(4))
