@@ -3,7 +3,7 @@
 import pytest
 
 from stagehold.lab.bench.stores import bench_store, ratios
-from stagehold.testing.conformance import Driver
+from stagehold.testing.store_checks import Driver
 
 
 @pytest.mark.parametrize("url", ["file://{}?floor=0", "file://{}?floor=0&form=packed", "sim:"])

@@ -5,7 +5,8 @@ import pytest
 from stagehold.cache.stores import open as opening
 from stagehold.cache.stores.protocol import Verdict
 from stagehold.cache.stores.simulated import Delays, SimulatedStore
-from stagehold.testing.conformance import CHECKS, Status, check_store
+from stagehold.testing.conformance import Status, check_store
+from stagehold.testing.store_checks import CHECKS
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_a_bad_store_is_caught(monkeypatch, kind, caught):
 
 def test_a_store_that_never_answers_is_caught(monkeypatch):
     """An operation without an end fails the check after its patience."""
-    monkeypatch.setattr("stagehold.testing.conformance.PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("stagehold.testing.store_checks.PATIENCE_SECONDS", 0.01)
     result = check_store("sim:?stall=1", checks=CHECKS[:1])
     assert result.as_dict()["failed"] == {
         "pages come back as they were put": "1 operations never ended",

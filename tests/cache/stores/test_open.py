@@ -45,7 +45,7 @@ def test_a_simulated_store_is_opened_with_its_options():
         ("file:///srv/kv?capacity=lots", "capacity='lots': expected a size such as"),
         ("file:///srv/kv?workers=0", "expected a whole number, 1 or more"),
         ("file:///srv/kv?deadline=0", "expected seconds, more than 0"),
-        ("file:///tmp/kv?form=loose", "expected pages .* or packed"),
+        ("file:///data/kv?form=loose", "expected pages .* or packed"),
         ("file://host/kv", "expected an absolute directory"),
         ("file:kv", "expected an absolute directory"),
         ("sim:?seed=1&seed=2", "stands there twice"),
