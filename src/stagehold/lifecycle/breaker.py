@@ -15,8 +15,9 @@ from typing import Any
 from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.launch import LaunchRules
 from stagehold.lifecycle.operations import Kind, Operation
-from stagehold.machines import Machine
+from stagehold.machines import HandleKey, Machine
 from stagehold.specs.outcomes import Probed, Result, Started
+from stagehold.specs.store import StoreState
 
 TEST_PAGE = blake2b(b"stagehold test page", digest_size=32).digest()
 """Page key of the test page; no chain key equals it but by a collision of the hash."""
@@ -180,14 +181,27 @@ class LinkRules:
 
     def open_link(self, m: Machine, _arg: Any) -> None:
         """Run the self-test."""
+        self.open_breaker()
         m.data.test = self.trips.begin(Kind.SELFTEST, m.number)
         self.core.ledger.take("link", m.number, b"")
 
     def close_link(self, m: Machine, _arg: Any) -> None:
-        """Let go of the store; what still flies keeps its own buffers."""
+        """Let go of the store and end its breaker; what still flies keeps its own buffers."""
         m.data.test = None
         if ("link", m.number) in self.core.ledger.entries:
             self.core.ledger.give("link", m.number)
+        self.core.post(self._close_breaker, m)
+
+    def _close_breaker(self, _m: Machine, _arg: Any) -> None:
+        if self.core.breaker.state is not StoreState.CLOSED:
+            self.core.steps.store.close(self.core.breaker)
+
+    def open_breaker(self) -> None:
+        """A store that is attached after another starts without its history."""
+        core, old = self.core, self.core.breaker
+        if old.state is StoreState.CLOSED:
+            data = BreakerData(epoch=old.data.epoch + 1)
+            core.breaker = core.steps.store.birth(data, HandleKey("store", data.epoch, b""))
 
     def drop_all(self, m: Machine, _arg: Any) -> None:
         """Every hold and write is told to stop; their IO runs out."""
