@@ -97,10 +97,10 @@ def test_a_detached_store_can_be_replaced(hand):
     h.shrink(tokens, 0)
     h.engine.detach()
     h.until(lambda: h.engine.attachment is DETACHED, 20)
-    assert h.store._closed
-    h.store = SimulatedStore(delays=AT_ONCE)
+    old, h.store = h.store, SimulatedStore(delays=AT_ONCE)
     h.engine.attach(h.store)
     h.until(lambda: h.engine.attachment is ATTACHED, 20)
+    assert old._closed
     assert 0 == len(h.core.beliefs)
     b = h.arrive("b", tokens)
     h.tick(2)
