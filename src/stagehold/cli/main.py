@@ -12,7 +12,7 @@ import typer
 from pydantic import ValidationError
 from typer.core import TyperGroup
 
-from stagehold.cli import audit, bench, diagram, replay
+from stagehold.cli import audit, bench, diagram, machines, replay, store
 from stagehold.cli.errors import BadInput
 
 
@@ -42,6 +42,8 @@ app = typer.Typer(
 app.command("replay")(replay.replay)
 app.command("diagram")(diagram.diagram)
 app.add_typer(audit.app, name="audit")
+app.add_typer(machines.app, name="machines")
+app.add_typer(store.app, name="store")
 app.add_typer(bench.app, name="bench")
 
 
