@@ -86,6 +86,11 @@ class Parts:
                 core.steps.write.drop(w)
                 core.settle()
 
+    def let_go_of_the_store(self) -> None:
+        """The same, and nobody waits to ask the store again."""
+        self.drop_all()
+        self.launches.detached()
+
     def run_out(self) -> None:
         """The store is closed, so every IO has ended: give its buffers back, by operation number."""
         operations = self.core.operations
@@ -147,7 +152,7 @@ def assemble(config: EngineConfig, sink: Sink, copies: Copies, deliver: Deliver,
     }
     steps = SimpleNamespace()
     for name, (spec, rule) in rules.items():
-        setattr(steps, name, binding.bind(spec, rule, journal, arm.of(name)))
+        setattr(steps, name, binding.bind(spec, rule, journal if config.tier else None, arm.of(name)))
     core.steps = steps
     core.breaker = steps.store.birth(BreakerData(), HandleKey("store", 0, b""))
     core.link = steps.attachment.birth(LinkData(), HandleKey("attachment", 0, b""))
@@ -158,7 +163,7 @@ def assemble(config: EngineConfig, sink: Sink, copies: Copies, deliver: Deliver,
     visits = Visits(core, admission, holds, deliver)
     running = Running(core, admission, writes)
     parts = Parts(core, launches, holds, visits, running, phases, tick, silent, halt)
-    link.decree = parts.drop_all
+    link.decree = parts.let_go_of_the_store
     return parts
 
 
@@ -167,7 +172,7 @@ def attach_bytes(config: EngineConfig) -> Bytes | None:
     if config.parts == 0:
         return None
     device = DeviceBytes(config.parts, config.page_part_bytes, config.device_pages)
-    return Bytes(device, StagingBytes(config.parts, config.page_part_bytes, config.staging_pages))
+    return Bytes(device, StagingBytes(config.parts, config.page_part_bytes, max(1, config.staging_pages)))
 
 
 class Arming:

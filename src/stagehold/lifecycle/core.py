@@ -59,12 +59,13 @@ class Core:
         self.store: Store | None = None
         self.former: list[Store] = []  # stores that were replaced while operations of theirs were in flight
         self.device = Pool(config.device_pages, "device")
-        self.staging = StagingPool(config.staging_pages, "staging")
+        self.staging = StagingPool(max(1, config.staging_pages), "staging")  # with the tier off nobody takes its page
         self.tree = Tree(config.page_size, {FULL: self.device})
         self.host = HostTier(self.staging, config.staging_pages if config.host_memory_mode is HostMode.CACHE else 0)
         self.beliefs = Beliefs(config.belief_capacity)
         self.ledger = Ledger()
         self.clock = Clock()
+        self.pacing = Clock()  # the clock of retries alone: it stands still in a tick that advances none
         self.operations = Operations(config.operation_window)
         self.requests: dict[int, Machine] = {}
         self.holds: dict[int, Machine] = {}

@@ -184,7 +184,12 @@ class LaunchRules:
         self.core.post(self._send_due, m)
 
     def _send_due(self, m: Machine, _arg: Any) -> None:
+        self.send_due(m)
+
+    def send_due(self, m: Machine) -> None:
+        """What was armed is consumed by the one event that it sends; nothing, where the request has moved on."""
         if m.state is RequestState.RETRY:
+            self.leave_retry(m)
             self.core.steps.request.due(m)
 
     def pace(self, m: Machine) -> None:
@@ -200,10 +205,10 @@ class LaunchRules:
             core.post(self._send_due, m)
             return
         if core.store_open or interval == 0:
-            core.clock.disarm(m)
+            core.pacing.disarm(m)
             self.untimed[m.number] = None
         else:
-            core.clock.arm("request", m, (RequestState.RETRY, "due"), interval)
+            core.pacing.arm("request", m, (RequestState.RETRY, "due"), interval)
         if not core.store_open:
             data.wanted = self._wanted_key(data)
             self.waiting.setdefault(data.wanted, {})[m.number] = None
@@ -219,6 +224,7 @@ class LaunchRules:
 
     def leave_retry(self, m: Machine) -> None:
         """Clear whatever was armed; called by every effect that may take a request out of `retry`."""
+        self.core.pacing.disarm(m)
         self.untimed.pop(m.number, None)
         waiting = self.waiting.get(m.data.wanted)
         if waiting is not None:
@@ -233,6 +239,12 @@ class LaunchRules:
         for key in keys:
             for number in list(self.waiting.get(key, ())):
                 self.core.post(self._send_due, self.core.requests[number])
+
+    def detached(self) -> None:
+        """No store is asked any more: every retry is due, and finds that."""
+        for m in self.core.requests.values():
+            if m.state is RequestState.RETRY:
+                self.core.post(self._send_due, m)
 
     def recovered(self) -> None:
         """The store answers again: every retry without a timer is due."""

@@ -71,5 +71,7 @@ class Running:
             self._offer(data, 0, data.published)
 
     def _offer(self, data: RequestData, first: int, last: int) -> None:
+        if not self.core.config.tier:
+            return
         self.writes.offer_span(data.chain, data.namespace, first, last)
         self.core.settle()

@@ -66,8 +66,9 @@ class Tick:
 
     # Applying
 
-    def apply(self, agreed: Facts) -> None:
+    def apply(self, agreed: Facts, *, advance_retries: bool) -> None:
         """Agreed facts become events, by operation number."""
+        self.core.pacing.tick += advance_retries
         for operation in self.core.operations.apply(unpack(agreed).operations):
             self.end(operation)
         self.core.operations.place()
@@ -143,7 +144,7 @@ class Tick:
     # Timing
 
     def time(self) -> None:
-        """Deadlines that fall on this tick, in the order in which they were armed."""
+        """Deadlines that fall on this tick, then retries, each in the order in which they were armed."""
         core = self.core
         if core.clock.called():
             core.epoch += 1
@@ -152,6 +153,10 @@ class Tick:
                 if (timer.kind, timer.state) in SILENCES:
                     self._observe(core.breaker.data.epoch, fault=True)
                 getattr(core.steps, timer.kind).fire(timer.machine, timer.event)
+                core.settle()
+        for timer in core.pacing.due():
+            if core.pacing.applies(timer):
+                self.launches.send_due(core.requests[timer.machine.number])
                 core.settle()
         if core.link.state is AttachmentState.DRAINING and not core.operations.live:
             core.steps.attachment.drained(core.link)

@@ -20,7 +20,7 @@ class EngineConfig(BaseModel):
 
     page_size: int = Field(default=64, ge=1, description="tokens in a page: the unit of keys, copies and stores")
     device_pages: int = Field(ge=1, description="slots of the FULL device pool")
-    staging_pages: int = Field(ge=1, description="pages of the host buffer")
+    staging_pages: int = Field(ge=0, description="pages of the host buffer; 0 switches the tier off, store and all")
     largest_request_tokens: int = Field(ge=1, description="prompt and answer of the largest admissible request")
     host_memory_mode: HostMode = HostMode.CACHE
     write_policy: WritePolicy = WritePolicy.WRITE_THROUGH
@@ -35,6 +35,11 @@ class EngineConfig(BaseModel):
     parts: int = Field(default=0, ge=0, description="layers x (K, V) of the attached tensors; 0 attaches none")
     page_part_bytes: int = Field(default=0, ge=0, description="bytes of one page in one part")
     limits: Limits = Limits()
+
+    @property
+    def tier(self) -> bool:
+        """Whether there is a tier below the device pool: without staging no store can be used, and a tick does nothing."""
+        return self.staging_pages > 0
 
     @property
     def largest_request_pages(self) -> int:
