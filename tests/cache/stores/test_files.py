@@ -67,6 +67,10 @@ def store(open_at, tmp_path):
     return open_at(tmp_path / "store")
 
 
+def being_written(root):
+    return [path for path in root.rglob("*") if path.name.startswith(".new-")]
+
+
 def path_of(store, name):
     return Path(store._folder.page(name))
 
@@ -187,7 +191,7 @@ def test_the_free_space_floor_refuses_a_full_disk(open_at, tmp_path):
     store = open_at(tmp_path, floor_bytes=1 << 60)
     assert put(store, names(1)) == [Verdict.REFUSED]
     assert store.files() == []
-    assert list((tmp_path / "temp").iterdir()) == []
+    assert being_written(tmp_path) == []
 
 
 def test_a_disk_under_its_floor_gives_our_pages_back(store, open_at):
@@ -216,7 +220,41 @@ print(len(store.files()), store.used_bytes)
     code = code.format(path=sys.path, root=str(tmp_path))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["REFUSED", "0", "0"]
-    assert list((tmp_path / "temp").iterdir()) == []
+    assert being_written(tmp_path) == []
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 2 MiB in memory; only root can mount one."""
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(tmp_path)]
+    if os.geteuid() or subprocess.run(command, capture_output=True, check=False).returncode:
+        if os.environ.get("CI"):
+            pytest.fail("this run is meant to be able to mount a small disk")
+        pytest.skip("mounting a small disk needs root")
+    yield tmp_path
+    subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+
+
+def test_a_full_disk_refuses_pages_and_keeps_the_others(small_disk, open_at):
+    """Without capacity or floor: what was acknowledged is right, the rest was refused, nothing is left
+    over.
+    """
+    store = open_at(small_disk)
+    verdicts = put(store, names(48), 1 << 16)
+    assert {Verdict.STORED, Verdict.REFUSED} == set(verdicts)
+    expected = [Verdict.HIT if verdict is Verdict.STORED else Verdict.MISS for verdict in verdicts]
+    assert get(store, names(48), 1 << 16) == expected
+    assert being_written(small_disk) == []
+
+
+def test_a_small_disk_is_kept_above_its_floor(small_disk, open_at):
+    """With a floor the oldest pages make room for new ones instead."""
+    store = open_at(small_disk, floor_bytes=1 << 20)
+    for name in names(48):
+        assert put(store, [name], 1 << 16) == [Verdict.STORED]
+        disk = os.statvfs(small_disk)
+        assert disk.f_bavail * disk.f_frsize >= 1 << 20
+    assert get(store, names(4, 44), 1 << 16) == [Verdict.HIT] * 4
 
 
 def in_process(function, *arguments):
@@ -245,22 +283,24 @@ def test_kill_while_writing_leaves_no_wrong_page(open_at, tmp_path):
         store = open_at(tmp_path)
         assert get(store, names(acknowledged), 1 << 16) == [Verdict.HIT] * acknowledged
         assert set(get(store, names(200, acknowledged), 1 << 16)) <= {Verdict.HIT, Verdict.MISS}
-        assert list((tmp_path / "temp").iterdir()) == []
+        assert being_written(tmp_path) == []
         assert store.used_bytes == sum(found.size_bytes for found in store.files())
 
 
 def test_leftovers_of_the_dead_are_swept_and_of_the_living_kept(store, open_at):
     """A temporary file of a process that is gone is removed at the next start; ours stays and is counted."""
     folder = store._folder
-    mine = Path(folder.new_temp(100))
+    put(store, names(1))
+    page = folder.page(names(1)[0])
+    mine = Path(folder.temp(page, 100))
     dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    theirs = Path(folder.new_temp(100).replace(f"-{os.getpid()}-", f"-{int(dead.stdout)}-"))
-    stray = folder.root / "temp" / "notes.txt"
+    theirs = Path(folder.temp(page, 100).replace(f"-{os.getpid()}-", f"-{int(dead.stdout)}-"))
+    stray = mine.with_name(".new-nobody-knows-what")
     for path in (mine, theirs, stray):
         path.write_bytes(b"half a page")
     other = open_at(folder.root)
-    assert list((folder.root / "temp").iterdir()) == [mine]
-    assert other.used_bytes == disk_bytes(100)
+    assert being_written(folder.root) == [mine]
+    assert other.used_bytes == disk_bytes(100) + BLOCK_BYTES
 
 
 def hammer(root, seed):

@@ -5,7 +5,7 @@ behind is told by the checksum and is a miss. Any number of processes may share 
 free-space floor hold for all of them together; the least recently used pages go first. It never maps a file
 into memory.
 """
-# ruff: noqa: PTH108, PTH116 - plain calls on strings, since this is the path of every page
+# ruff: noqa: PTH103, PTH104, PTH108, PTH116 - plain calls on strings, since this is the path of every page
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from stagehold.cache.stores.folder import Folder, PageFile, disk_bytes
@@ -77,7 +78,7 @@ class FileStore:
 
     def files(self) -> list[PageFile]:
         """Return all page files, least recently used first."""
-        return sorted(self._folder.walk())
+        return self._folder.survey().pages
 
     def exists(self, keys: Sequence[bytes], on_page: OnPage) -> None:
         """See `BlockingStore.exists`. One `stat` each: the directory is the index of all processes."""
@@ -138,46 +139,39 @@ class FileStore:
         if held >= 0:
             self._discard(path)
         header = encode_header(name, body, self._layout)
-        reserved = self._reserve(length)
+        reserved = self._reserve(path, length)
         if reserved is None:
             return Verdict.REFUSED
         temp, descriptor = reserved
+        published = False
         try:
-            written = os.pwritev(descriptor, [header, body], 0)
-            if written == length:  # a full disk shortens a vectored write without an error
+            if _write_whole(descriptor, [header, body], length):
                 self._touch(descriptor)
-                self._folder.publish(temp, path)
-                return Verdict.STORED
-        except OSError as error:
-            if error.errno not in FULL:
-                raise
+                with self._ledger.locked():  # so that a walk sees the file under one of its names
+                    os.rename(temp, path)
+                published = True
         finally:
             os.close(descriptor)
-            self._withdraw(temp, length)
-        return Verdict.REFUSED
+            if not published:
+                with suppress(FileNotFoundError):
+                    os.unlink(temp)
+                self._ledger.add(-disk_bytes(length))
+        return Verdict.STORED if published else Verdict.REFUSED
 
-    def _reserve(self, length: int) -> tuple[str, int] | None:
+    def _reserve(self, path: str, length: int) -> tuple[str, int] | None:
         """Book the bytes and open the temporary file in one locked step; None where there is no room."""
         with self._ledger.locked() as books:
             if not self._has_room(books, disk_bytes(length)) and not self._fit(books, disk_bytes(length)):
                 return None
-            temp = self._folder.new_temp(length)
+            temp = self._folder.temp(path, length)
             try:
-                descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+                descriptor = _create(temp)
             except OSError as error:
                 if error.errno not in FULL:
                     raise
                 return None
             books.used_bytes += disk_bytes(length)
             return temp, descriptor
-
-    def _withdraw(self, temp: str, length: int) -> None:
-        """Give the reservation back if the temporary file is still there, that is, was not published."""
-        try:
-            os.unlink(temp)
-        except FileNotFoundError:
-            return
-        self._ledger.add(-disk_bytes(length))
 
     def _has_room(self, books: SizeLedger, size: int) -> bool:
         within = self._capacity_bytes is None or books.used_bytes + size <= self._capacity_bytes
@@ -190,9 +184,8 @@ class FileStore:
 
     def _fit(self, books: SizeLedger, size: int) -> bool:
         """Count anew and evict until `size` fits, and a share more; False where it cannot."""
-        books.used_bytes = self._folder.sweep()
-        files = self.files()
-        books.used_bytes += sum(found.size_bytes for found in files)
+        found = self._folder.survey()
+        books.used_bytes = found.writing_bytes + sum(page.size_bytes for page in found.pages)
         if self._has_room(books, size):
             return True
         if self._capacity_bytes is not None and size > self._capacity_bytes:
@@ -200,7 +193,7 @@ class FileStore:
         target = max(0, books.used_bytes - max(0, self._missing_bytes(size)))
         if self._capacity_bytes is not None:
             target = min(target, self._capacity_bytes - size)
-        self._evict(books, files, target - int(EVICT_SHARE * target))
+        self._evict(books, found.pages, target - int(EVICT_SHARE * target))
         return self._has_room(books, size)
 
     def _evict(self, books: SizeLedger, files: list[PageFile], target: int) -> None:
@@ -229,6 +222,26 @@ class FileStore:
             os.utime(file, ns=(stamp, stamp))
         except (FileNotFoundError, PermissionError):
             return  # evicted meanwhile, or owned by another user: it keeps its old stamp
+
+
+def _write_whole(descriptor: int, pieces: Sequence[Buffer | bytes], length: int) -> bool:
+    """Write all pieces; False where the disk is full, which shortens a vectored write without an error."""
+    try:
+        return os.pwritev(descriptor, pieces, 0) == length
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        return False
+
+
+def _create(path: str) -> int:
+    """Open a new file for writing, making its shard at the first use."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        return os.open(path, flags, 0o666)
+    except FileNotFoundError:
+        os.makedirs(path.rpartition("/")[0], exist_ok=True)
+        return os.open(path, flags, 0o666)
 
 
 def _length(path: str) -> int:

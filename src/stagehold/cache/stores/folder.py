@@ -1,17 +1,20 @@
 """Where the page files of a file store lie, and what a walk over them finds.
 
-It names, lists and removes files; it never looks into one. A folder holds `pages/` (two levels of shards),
-`temp/` (files being written, named after host, process, size and a random part) and `ledger`.
+It names, lists and removes files; it never looks into one. A folder holds `ledger` and `pages/` with two
+levels of shards; in these lie pages, named after their object, and hidden files being written, named after
+host, process, size and a random part. A file begins its life in its shard, since that is where file systems
+then place it.
 """
-# ruff: noqa: PTH103, PTH104, PTH108, PTH120 - plain calls on strings, since this is the path of every page
+# ruff: noqa: PTH108 - plain calls on strings, since this is the path of every page
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import socket
 import time
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +23,9 @@ from stagehold.kernels.checksum import spread
 
 BLOCK_BYTES = 4096
 """File systems give out whole blocks; counting less would let the directory outgrow its capacity."""
+HIDDEN = ".new-"
+"""How the name of a file that is being written begins."""
+_PAGE_NAME = re.compile(r"(?:[0-9a-f]{2})+")
 ABANDONED_SECONDS = 3600.0
 """Age at which a temporary file of another host counts as left behind; a page takes well under a second."""
 
@@ -38,14 +44,21 @@ def disk_bytes(length: int) -> int:
     return -(-length // BLOCK_BYTES) * BLOCK_BYTES
 
 
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a walk found: all pages, least recently used first, and bytes reserved by living writers."""
+
+    pages: list[PageFile]
+    writing_bytes: int
+
+
 class Folder:
     """The paths of one file store."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._pages, self._temp = f"{root}/pages", f"{root}/temp"
+        self._pages = f"{root}/pages"
         Path(self._pages).mkdir(parents=True, exist_ok=True)
-        Path(self._temp).mkdir(exist_ok=True)
         self._host = f"{spread(socket.gethostname().encode()):016x}"
 
     @property
@@ -58,57 +71,49 @@ class Folder:
         shard = spread(name)
         return f"{self._pages}/{shard & 15:x}/{shard >> 4 & 15:x}/{name.hex()}"
 
-    def new_temp(self, size_bytes: int) -> str:
-        """Return a path that nobody else has, telling how many bytes are meant to go there and whose it is.
+    def temp(self, path: str, size_bytes: int) -> str:
+        """Return a path beside `path` that nobody else has; its name tells owner and intended size.
 
-        The process id alone is not enough: it is the same in a child until the child asks for its own.
+        The process id alone is not enough: threads share it, and a child has it until it asks for its own.
         """
-        return f"{self._temp}/{self._host}-{os.getpid()}-{size_bytes}-{secrets.token_hex(8)}"
+        owner = f"{self._host}-{os.getpid()}-{size_bytes}-{secrets.token_hex(8)}"
+        return f"{path.rpartition('/')[0]}/{HIDDEN}{owner}"
 
-    def publish(self, temp: str, path: str) -> None:
-        """Rename a finished temporary file to its page, making the shard folder at its first use."""
-        try:
-            os.rename(temp, path)
-        except FileNotFoundError:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            os.rename(temp, path)
-
-    def sweep(self) -> int:
-        """Remove temporary files whose owner is gone; return the bytes that the living are still writing.
-
-        To be called before `walk` in a count, so that a page renamed meanwhile is counted twice and not
-        never.
-        """
-        live = 0
-        with os.scandir(self._temp) as entries:
-            for entry in entries:
-                if self._is_abandoned(entry):
-                    _remove(entry.path)
-                else:
-                    live += disk_bytes(int(entry.name.split("-")[2]))
-        return live
-
-    def walk(self) -> Iterator[PageFile]:
-        """Yield every page file. Files shorter than a header, left by a power loss, are removed instead."""
+    def survey(self) -> Survey:
+        """Walk over everything, removing what is left of dead writers and files too short to be a page."""
+        pages, writing = [], 0
         for shard in _folders(self._pages):
             for leaf in _folders(shard):
                 with os.scandir(leaf) as entries:
                     for entry in entries:
-                        found = _look(entry)
-                        if found is not None:
-                            yield found
+                        if entry.name.startswith(HIDDEN):
+                            writing += self._writing_bytes(entry)
+                        elif (found := _look(entry)) is not None:
+                            pages.append(found)
+        return Survey(sorted(pages), writing)
+
+    def _writing_bytes(self, entry: os.DirEntry[str]) -> int:
+        """Return what a living writer has reserved; sweep the file of a dead one."""
+        if not self._is_abandoned(entry):
+            return disk_bytes(int(_owner(entry)[2]))
+        _remove(entry.path)
+        return 0
 
     def _is_abandoned(self, entry: os.DirEntry[str]) -> bool:
-        host, _, rest = entry.name.partition("-")
-        process, _, rest = rest.partition("-")
-        if not process.isdigit() or not rest.partition("-")[0].isdigit():
+        owner = _owner(entry)
+        if len(owner) != 4 or not (owner[1].isdigit() and owner[2].isdigit()):
             return True
-        if host == self._host and not _lives(int(process)):
+        if owner[0] == self._host and not _lives(int(owner[1])):
             return True
         try:
             return time.time() - entry.stat().st_mtime > ABANDONED_SECONDS
         except FileNotFoundError:
             return True
+
+
+def _owner(entry: os.DirEntry[str]) -> list[str]:
+    """Return host, process, size and random part of a file being written, or whatever its name is made of."""
+    return entry.name.removeprefix(HIDDEN).split("-")
 
 
 def _folders(path: str) -> list[str]:
@@ -117,6 +122,8 @@ def _folders(path: str) -> list[str]:
 
 
 def _look(entry: os.DirEntry[str]) -> PageFile | None:
+    if _PAGE_NAME.fullmatch(entry.name) is None:
+        return None
     try:
         status = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
@@ -137,10 +144,7 @@ def _lives(process: int) -> bool:
     return True
 
 
-def _remove(path: str) -> bool:
-    """Unlink; False where somebody else was quicker."""
-    try:
+def _remove(path: str) -> None:
+    """Unlink, unless somebody else was quicker."""
+    with suppress(FileNotFoundError):
         os.unlink(path)
-    except FileNotFoundError:
-        return False
-    return True

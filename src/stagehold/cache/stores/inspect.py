@@ -31,7 +31,7 @@ def list_pages(root: str | os.PathLike[str]) -> Iterator[StoredPage]:
     """Yield every page under `root`, verified. Raises FileNotFoundError for no directory."""
     folder = _existing(root)
     if (folder / "pages").is_dir():
-        for found in sorted(Folder(folder).walk(), key=lambda page: page.path):
+        for found in sorted(Folder(folder).survey().pages, key=lambda page: page.path):
             yield _check(found.path, Path(found.path).read_bytes(), bytes.fromhex(Path(found.path).name))
     for path in sorted((folder / "segments").glob(f"*{SUFFIX}")):
         yield from _list_segment(str(path))
