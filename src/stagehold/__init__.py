@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stagehold.cache.keys import Namespace
+    from stagehold.cache.keys import Chain, Namespace
     from stagehold.lifecycle.data import Admission, Extension, Handle, NoRoom, Plan, Skip
     from stagehold.lifecycle.engine import Engine
     from stagehold.lifecycle.errors import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "stagehold.cache.keys": ("Namespace",),
+    "stagehold.cache.keys": ("Chain", "Namespace"),
     "stagehold.lifecycle.data": ("Admission", "Extension", "Handle", "NoRoom", "Plan", "Skip"),
     "stagehold.lifecycle.engine": ("Engine",),
     "stagehold.lifecycle.errors": (
@@ -76,6 +76,7 @@ __all__ = [
     "AdmissionOutcome",
     "AttachmentState",
     "AuditLog",
+    "Chain",
     "Engine",
     "EngineConfig",
     "Extension",

@@ -20,6 +20,18 @@ def machine(*, as_json: AsJson = False) -> None:
     show(bench_machine(), as_json=as_json)
 
 
+@app.command("lifecycle")
+def lifecycle(
+    *,
+    requests: Annotated[int, typer.Option(min=1, help="Requests of the conversation trace.")] = 500,
+    as_json: AsJson = False,
+) -> None:
+    """Hits against an oracle, waste, staging sizes, and what late writes, lost spans and outages cost."""
+    from stagehold.lab.bench.lifecycle import bench_lifecycle
+
+    show(bench_lifecycle(requests), as_json=as_json)
+
+
 def show(figures: Mapping[str, Any], *, as_json: bool) -> None:
     """Print a bench's figures; tables within them are printed row by row."""
     if as_json:
