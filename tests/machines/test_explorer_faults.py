@@ -160,7 +160,7 @@ def test_without_the_ready_limit_a_visit_is_given_back_for_ever() -> None:
     result = explore(alone(), without_deadlines("hold", HoldState.READY))
 
     assert result.unfair_cycles > 0
-    assert ["request 0: visit LOCKED", "request 0: release"] == repeats(result)
+    assert {"request 0: visit LOCKED", "request 0: release"} == set(repeats(result))
 
 
 def test_an_uncounted_decline_repeats_for_ever() -> None:

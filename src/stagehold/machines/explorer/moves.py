@@ -39,6 +39,7 @@ class Move:
 ADMIT = Move("request {}: visit, admitted", Clock.VISIT)
 VISIT = Move("request {}: visit", Clock.VISIT, repeats=True)
 SKIP = Move("request {}: visit, skipped: its wait clock starts", Clock.VISIT)
+PLAN = Move("request {}: visit", repeats=True)  # may be skipped for room: the ready clock bounds it
 SHRINK = Move("request {}: visit", Clock.VISIT, repeats=True)
 COMMIT = Move("request {}: commit", Clock.CLOSE, repeats=True)
 RELEASE = Move("request {}: release", Clock.CLOSE, repeats=True)
@@ -82,6 +83,10 @@ FLUSH = Move("caller: flush", repeats=True)
 DETACH = Move("caller: detach")
 
 
+VISITS = frozenset((ADMIT, VISIT, PLAN, SKIP, SHRINK))
+"""What a visit of the scheduler may lead to."""
+
+
 class Labels:
     """Numbers for (move, who, outcome), so that an edge of the graph is one small integer."""
 
@@ -107,9 +112,9 @@ class Labels:
         """The request, span or tree that the label names."""
         return self.moves[number][1]
 
-    def clock(self, number: int) -> Clock | None:
-        """The clock of the label's move."""
-        return self.moves[number][0].clock
+    def is_visit(self, number: int) -> bool:
+        """Whether the label is a visit of the scheduler."""
+        return self.moves[number][0] in VISITS
 
     def is_a(self, move: Move, number: int) -> bool:
         """Whether the label is one of `move`."""

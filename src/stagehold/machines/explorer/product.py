@@ -11,7 +11,7 @@ from __future__ import annotations
 from stagehold.machines.explorer import board as at
 from stagehold.machines.explorer.board import EMPTY, OWNS, UNBORN, Seen
 from stagehold.machines.explorer.facts import ANCHOR_LOCKED, PLANNED
-from stagehold.machines.explorer.moves import ADMIT, Clock
+from stagehold.machines.explorer.moves import ADMIT
 from stagehold.machines.explorer.steps import Breach
 from stagehold.machines.explorer.tables import IO
 from stagehold.machines.explorer.traffic import Traffic
@@ -100,7 +100,7 @@ class Product(Visits, Writer, Traffic):
 
     def check_visits(self) -> None:
         """After the moves of a situation: what the visits of the scheduler must not refuse."""
-        visited = {self.labels.who(label): label for label, _ in self.out if self.labels.clock(label) is Clock.VISIT}
+        visited = {self.labels.who(label): label for label, _ in self.out if self.labels.is_visit(label)}
         affords = self.can_afford(self.now)
         for who, request in enumerate(self.layout.requests):
             label = visited.get(who)

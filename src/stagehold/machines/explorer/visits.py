@@ -79,7 +79,7 @@ class Visits(Play):
         elif self.covered(now, self.span_of[request]):
             self.attempt(moves.VISIT, who, request, "evaluate", Evaluate.COVERED)
         elif now[hold] == READY:
-            self.attempt(moves.VISIT, who, request, "evaluate", Evaluate.LOCKED)
+            self.attempt(moves.PLAN, who, request, "evaluate", Evaluate.LOCKED)
         elif now[request + at.WAIT] != at.OUT:
             self.skip(who, request)
         else:
@@ -94,7 +94,7 @@ class Visits(Play):
         self.attempt(moves.VISIT, who, request, "evaluate", Evaluate.UNWAITED)
         hold = self.hold_of(request)
         if self.now[hold] == FETCHING and self.now[hold + at.UNITS] > 1:
-            self.play(moves.VISIT, who, Evaluate.LOCKED, self.cut_and_plan, request)
+            self.play(moves.PLAN, who, Evaluate.LOCKED, self.cut_and_plan, request)
 
     def cut_and_plan(self, board: Board, request: int) -> None:
         """The verified head is kept, and the visit goes on with a ready hold."""
