@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from stagehold.machines.explorer.tables import DECLARED
 from stagehold.specs.outcomes import HostMode, PrefetchPolicy
 from stagehold.specs.worlds import DEFAULT_WORLDS, FULL_WORLDS, OVERLAPPING, Breaker, World
 
+FIGURES = Path(__file__).parents[2] / "docs" / "machines" / "table-check.json"
 ROWS_NOT_TAKEN = {
     "request: anchor_lost, abort -> aborted",  # a passing state: no caller ever finds a request in it
     "write: offered, drop -> dropped",  # a passing state as well
@@ -102,6 +104,15 @@ def test_world_names_are_unique() -> None:
     names = [world.name for world in (*DEFAULT_WORLDS, *FULL_WORLDS)]
 
     assert sorted(set(names)) == sorted(names)
+
+
+def test_the_committed_figures_are_of_the_declared_worlds() -> None:
+    """The figures of the long search name every world of the declaration, and found nothing in any."""
+    report = json.loads(FIGURES.read_text())
+
+    assert [world.name for world in (*DEFAULT_WORLDS, *FULL_WORLDS)] == [w["name"] for w in report["worlds"]]
+    assert report["holds"]
+    assert report["product_states"] >= 2_000_000
 
 
 def test_strong_parts_are_those_of_a_small_graph() -> None:

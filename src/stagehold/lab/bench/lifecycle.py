@@ -1,4 +1,4 @@
-"""What the lifecycle delivers, against an oracle, in virtual time: hits, waste, staging sizes, three hard situations."""
+"""What the lifecycle delivers, against an oracle, in virtual time: hits, waste, staging sizes, hard situations."""
 
 from __future__ import annotations
 

@@ -9,8 +9,6 @@ from hashlib import sha256
 from time import perf_counter_ns, thread_time_ns
 from typing import Any
 
-import numpy as np
-
 from stagehold.cache.components.base import Component
 from stagehold.cache.components.full import FULL
 from stagehold.cache.components.state import STATE, Checkpoints
@@ -60,6 +58,7 @@ class OurTree:
             for text in texts:
                 for end in range(work.STRIDE[length], length + 1, work.STRIDE[length]):
                     self.publish(Chain(SPACE, text[:end], page))
+        self.nodes_built, self.bytes_built = self.tree.nodes, self.bytes_per_node()
 
     # -- calls ---------------------------------------------------------------------------------------------
 
@@ -79,28 +78,24 @@ class OurTree:
         """Fresh chains over the probes in turn: no key object of theirs is one that the tree holds."""
         return [Chain(SPACE, self.probes[length][i % work.PROBES], self.page) for i in range(reps)]
 
-    def run(self, op: str, length: int, reps: int) -> list[int]:
+    def run(self, op: str, length: int, reps: int, salt: int) -> list[int]:
         """Times of one operation, in nanoseconds."""
-        times: list[int] = getattr(self, f"time_{op}")(length, reps)
+        times: list[int] = getattr(self, f"time_{op}")(length, reps, salt)
         return times
 
-    def time_match_hit(self, length: int, reps: int) -> list[int]:
+    def time_match_hit(self, length: int, reps: int, salt: int) -> list[int]:
         """All of a chain is live."""
         return timed(self.tree.match, self.chains(length, reps))
 
-    def time_match_half(self, length: int, reps: int) -> list[int]:
+    def time_match_half(self, length: int, reps: int, salt: int) -> list[int]:
         """The first half is live, the rest was never seen."""
-        rests = work.strangers(length // 2, reps, 1)
-        texts = [
-            np.concatenate([self.probes[length][i % work.PROBES][: length // 2], rest]) for i, rest in enumerate(rests)
-        ]
-        return timed(self.tree.match, [Chain(SPACE, text, self.page) for text in texts])
+        return timed(self.tree.match, [Chain(SPACE, text, self.page) for text in work.half_known(length, reps, salt)])
 
-    def time_first_contact(self, length: int, reps: int) -> list[int]:
+    def time_first_contact(self, length: int, reps: int, salt: int) -> list[int]:
         """Keys and match of a prompt never seen."""
-        return timed(lambda text: self.tree.match(Chain(SPACE, text, self.page)), work.strangers(length, reps, 2))
+        return timed(lambda text: self.tree.match(Chain(SPACE, text, self.page)), work.strangers(length, reps, salt))
 
-    def time_bare_hash(self, length: int, reps: int) -> list[int]:
+    def time_bare_hash(self, length: int, reps: int, salt: int) -> list[int]:
         """Nothing but one hash call for each stretch of the same prompt that has a key."""
         step = 4 * max(self.page, 64)
 
@@ -109,22 +104,22 @@ class OurTree:
             for at in range(0, len(raw), step):
                 key = sha256(key + raw[at : at + step]).digest()
 
-        return timed(loop, work.strangers(length, reps, 2))
+        return timed(loop, work.strangers(length, reps, salt))
 
-    def time_insert_turn(self, length: int, reps: int) -> list[int]:
+    def time_insert_turn(self, length: int, reps: int, salt: int) -> list[int]:
         """A new turn behind a live chain; keys and slots are there."""
         jobs = []
-        for chain, turn in zip(self.chains(length, reps), work.continuations(length, reps), strict=True):
+        for chain, turn in zip(self.chains(length, reps), work.continuations(length, reps, 2 * salt), strict=True):
             live = self.tree.match(chain)
             chain.extend(turn)
             jobs.append((chain, live, chain.n_pages, self.slots(chain.n_pages - live)))
         return timed(lambda job: self.tree.insert(*job), jobs)
 
-    def time_lock(self, length: int, reps: int) -> list[int]:
+    def time_lock(self, length: int, reps: int, salt: int) -> list[int]:
         """A lock over a path that nobody holds, given back before the next."""
         return self._lock_and_unlock(length, reps, warm=False)
 
-    def time_lock_warm(self, length: int, reps: int) -> list[int]:
+    def time_lock_warm(self, length: int, reps: int, salt: int) -> list[int]:
         """The same while the node above the leaf is held."""
         return self._lock_and_unlock(length, reps, warm=True)
 
@@ -138,12 +133,12 @@ class OurTree:
             tree.unlock(receipt)
         return times
 
-    def time_cycle(self, length: int, reps: int) -> list[int]:
+    def time_cycle(self, length: int, reps: int, salt: int) -> list[int]:
         """What a request costs: match, lock, hash and insert a turn, match, lock, and both unlocks."""
         tree = self.tree
         pages = (length % self.page + work.TURN_TOKENS) // self.page
-        turns = work.continuations(length, reps + 1)
-        jobs = [(chain, turn, self.slots(pages)) for chain, turn in zip(self.chains(length, reps), turns, strict=False)]
+        turns = work.continuations(length, reps, 2 * salt + 1)
+        jobs = [(chain, turn, self.slots(pages)) for chain, turn in zip(self.chains(length, reps), turns, strict=True)]
 
         def cycle(job: tuple[Chain, Any, dict[str, list[int]]]) -> None:
             chain, turn, slots = job
@@ -157,13 +152,13 @@ class OurTree:
 
         return timed(cycle, jobs)
 
-    def time_evict_page(self, length: int, reps: int) -> list[int]:
+    def time_evict_page(self, length: int, reps: int, salt: int) -> list[int]:
         """One page; `length` says nothing."""
-        return timed(self.tree.evict, [1] * max(reps, length and reps))
+        return timed(self.tree.evict, [1] * reps)
 
-    def time_evict_4096(self, length: int, reps: int) -> list[int]:
+    def time_evict_4096(self, length: int, reps: int, salt: int) -> list[int]:
         """4,096 tokens."""
-        return timed(self.tree.evict, [4_096 // self.page] * max(reps, length and reps))
+        return timed(self.tree.evict, [4_096 // self.page] * reps)
 
     # -- sizes ---------------------------------------------------------------------------------------------
 

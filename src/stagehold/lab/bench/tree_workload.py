@@ -57,16 +57,23 @@ def probes(length: int) -> list[Tokens]:
     return [fresh(random, length) for _ in range(PROBES)]
 
 
-def continuations(length: int, reps: int) -> list[Tokens]:
-    """One new turn for each repetition."""
-    random = np.random.default_rng([SEED, length, reps])
+def continuations(length: int, reps: int, salt: int) -> list[Tokens]:
+    """One new turn for each repetition; another `salt` gives others."""
+    random = np.random.default_rng([SEED, length, 1, salt])
     return [fresh(random, TURN_TOKENS) for _ in range(reps)]
 
 
-def strangers(length: int, n: int, salt: int) -> list[Tokens]:
-    """Prompts that were never seen."""
-    random = np.random.default_rng([SEED, length, n, salt])
-    return [fresh(random, length) for _ in range(n)]
+def strangers(length: int, reps: int, salt: int) -> list[Tokens]:
+    """Prompts that were never seen; another `salt` gives others."""
+    random = np.random.default_rng([SEED, length, 2, salt])
+    return [fresh(random, length) for _ in range(reps)]
+
+
+def half_known(length: int, reps: int, salt: int) -> list[Tokens]:
+    """Texts whose first half is a probe's."""
+    half, known = length // 2, probes(length)
+    rests = strangers(half, reps, salt)
+    return [np.concatenate([known[i % PROBES][:half], rest]) for i, rest in enumerate(rests)]
 
 
 def room(page: int, turns: int, lengths: list[int], reps: int) -> int:
