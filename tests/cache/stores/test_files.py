@@ -1,5 +1,6 @@
 """The file store: whatever happens to the files, a page is right or it is a miss with its reason."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -235,16 +236,33 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", str(tmp_path)], check=True)
 
 
-def test_a_full_disk_refuses_pages_and_keeps_the_others(small_disk, open_at):
-    """Without capacity or floor: what was acknowledged is right, the rest was refused, nothing is left
-    over.
-    """
+def fill_up(path):
+    """Write until the disk is full, as somebody else would."""
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+
+
+def test_a_disk_that_others_filled_refuses_pages(small_disk, open_at):
+    """With all our own pages given up there is still no room: refused, and nothing is left over."""
     store = open_at(small_disk)
-    verdicts = put(store, names(48), 1 << 16)
-    assert {Verdict.STORED, Verdict.REFUSED} == set(verdicts)
-    expected = [Verdict.HIT if verdict is Verdict.STORED else Verdict.MISS for verdict in verdicts]
-    assert get(store, names(48), 1 << 16) == expected
+    put(store, names(8), 1 << 16)
+    fill_up(small_disk / "film.mkv")
+    assert put(store, names(1, 99), 1 << 21) == [Verdict.REFUSED]
     assert being_written(small_disk) == []
+    assert store.used_bytes == sum(found.size_bytes for found in store.files())
+
+
+def test_a_disk_that_fills_up_meanwhile_refuses_pages(small_disk, open_at, monkeypatch):
+    """The write itself is what finds the disk full, whatever was said of its free space before."""
+    store = open_at(small_disk)
+    put(store, names(8), 1 << 16)
+    fill_up(small_disk / "film.mkv")
+    monkeypatch.setattr(store, "_missing_bytes", lambda _size: -1)
+    assert put(store, names(4, 99), 1 << 16) == [Verdict.REFUSED] * 4
+    assert get(store, names(8), 1 << 16) == [Verdict.HIT] * 8
+    assert being_written(small_disk) == []
+    assert store.used_bytes == sum(found.size_bytes for found in store.files())
 
 
 def test_a_small_disk_is_kept_above_its_floor(small_disk, open_at):
