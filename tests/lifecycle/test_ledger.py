@@ -1,0 +1,135 @@
+"""The books: one owner for each unit, an end for each token, and a tick that looks."""
+
+from __future__ import annotations
+
+import pytest
+
+from stagehold import InvariantBroken
+from stagehold.lifecycle.books import check
+from stagehold.lifecycle.ledger import Ledger
+from stagehold.specs.outcomes import Loss
+
+
+def test_taking_twice_is_a_bug():
+    """The owner has it already."""
+    ledger = Ledger()
+    ledger.take("pin", 7, b"ns", 3)
+    with pytest.raises(InvariantBroken, match="7 takes pin while it owns 3"):
+        ledger.take("pin", 7, b"ns", 3)
+
+
+def test_giving_back_what_is_not_owned_is_a_bug():
+    """A release without a receipt is not a smaller count: it is refused, and the books stay right."""
+    ledger = Ledger()
+    ledger.take("pin", 7, b"ns", 3)
+    assert 3 == ledger.give("pin", 7)
+    with pytest.raises(InvariantBroken, match="7 gives back pin, which it does not own"):
+        ledger.give("pin", 7)
+    assert 0 == ledger.totals["pin"]
+
+
+def test_every_entry_names_its_namespace():
+    """Quotas can be read off the books."""
+    ledger = Ledger()
+    ledger.take("staging", 1, b"tenant", 4)
+    ledger.change("staging", 1, 2)
+    assert (b"tenant", 2) == (ledger.entries["staging", 1].namespace, ledger.entries["staging", 1].units)
+
+
+def test_tokens_balance_over_every_end():
+    """queried = spliced + losses + open."""
+    ledger = Ledger()
+    ledger.open_claim(100)
+    ledger.lose(30, Loss.TRIMMED)
+    assert (0, 70) == (ledger.token_gap, ledger.open)
+    ledger.splice(50, 20)
+    assert (0, 0, 50) == (ledger.token_gap, ledger.open, ledger.spliced)
+    assert {Loss.TRIMMED: 30, Loss.COVERED: 20} == dict(ledger.losses)
+
+
+def test_a_lost_token_shows():
+    """The gap can be other than zero."""
+    ledger = Ledger()
+    ledger.open_claim(100)
+    ledger.open -= 1
+    assert 1 == ledger.token_gap
+
+
+def leak_slot(h):
+    h.core.device.alloc(1)
+
+
+def leak_staging(h):
+    h.core.staging.alloc(1)
+
+
+def leak_ledger_entry(h):
+    h.core.ledger.take("pin", 999, b"")
+
+
+def lose_token(h):
+    h.core.ledger.open += 16
+    h.core.ledger.queried += 16
+
+
+def break_promise(h):
+    h.core.reserved += 1
+
+
+def miscount_committed(h):
+    h.core.committed += 1
+
+
+def pin_too_much(h):
+    tokens = h.prompt(34, 3)
+    h.grow(tokens, 34)
+    h.core.tree.pin(h.chain(tokens), 34)
+
+
+def forget_claim(h):
+    next(iter(h.core.holds.values())).data.claims.clear()
+
+
+def miscount_span(h):
+    h.core.counts["hold_pages"] += 1
+
+
+PLANTED = [
+    (leak_slot, "device"),
+    (leak_staging, "staging"),
+    (leak_ledger_entry, "owners"),
+    (lose_token, "tokens"),
+    (break_promise, "device"),
+    (miscount_committed, "device"),
+    (pin_too_much, "pins"),
+    (forget_claim, "claims"),
+    (miscount_span, "claims"),
+]
+
+
+@pytest.mark.parametrize(("plant", "book"), PLANTED)
+def test_a_planted_breach_stops_the_next_strict_tick(hand, plant, book):
+    """Each book can be seen to fail, and says which it is."""
+    h = hand()
+    h.put(h.prompt(8))
+    h.arrive("a", h.prompt(8))
+    h.tick(2)
+    saved = h.engine.snapshot()
+    assert [] == check(h.core)
+    plant(h)
+    with pytest.raises(InvariantBroken, match=rf"tick {h.now + 1}: .*{book}|{book}"):
+        h.tick()
+    assert book in {violation.book for violation in check(h.core)}
+    h.engine.restore(saved)
+    h.engine._parts.tick.state = type(h.engine._parts.tick.state)(0)
+
+
+def test_a_service_counts_a_breach_and_goes_on(hand):
+    """Only strict mode raises."""
+    h = hand()
+    h.engine.strict = False
+    h.core.ledger.queried += 16
+    h.tick()
+    assert 1 == h.engine.stats().violations
+    h.core.ledger.queried -= 16
+    h.engine.strict = True

@@ -1,0 +1,147 @@
+"""The pass and its parts: poll, exchange and proceed apart; facts of fixed size; one exchange, never skipped."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stagehold import RequestState
+from stagehold.lifecycle.facts import TAIL, pack, unpack
+from stagehold.lifecycle.ranks.solo import Solo
+from stagehold.testing.hand import Hand
+
+
+class Counting(Solo):
+    """Notes the size of everything that is exchanged."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def exchange(self, facts):
+        self.sizes.append(len(facts))
+        return super().exchange(facts)
+
+
+def work(h: Hand) -> None:
+    for number in range(6):
+        h.put(h.prompt(6, number + 1))
+        h.arrive(f"r{number}", h.prompt(8, number + 1))
+
+
+def test_the_three_parts_by_hand_are_a_tick(hand):
+    """Loops that exchange in their own collective get the same records."""
+    whole, parts = hand(), hand()
+    for h in (whole, parts):
+        work(h)
+    for _ in range(12):
+        whole.engine.tick()
+        parts.engine.proceed(Solo().exchange(parts.engine.poll()))
+        assert whole.engine.digest() == parts.engine.digest()
+
+
+def test_polling_acts_on_nothing(hand):
+    """What ended is a fact, and an event only once it is agreed."""
+    h = hand()
+    h.put(h.prompt(8))
+    a = h.arrive("a", h.prompt(8))
+    h.tick()
+    facts = h.engine.poll()
+    assert RequestState.LOOKUP is h.engine.state_of(a)
+    h.engine.proceed(facts)
+    assert RequestState.STAGED is h.engine.state_of(a)
+
+
+def test_a_fact_that_the_group_does_not_agree_on_is_acted_on_later(hand):
+    """Another rank has not seen the answer yet: the minimum says so."""
+    h = hand()
+    h.put(h.prompt(8))
+    a = h.arrive("a", h.prompt(8))
+    h.tick()
+    facts = h.engine.poll()
+    behind = facts.copy()
+    behind[: len(facts) - TAIL] = np.minimum(behind[: len(facts) - TAIL], 0)
+    h.engine.proceed(behind)
+    assert RequestState.LOOKUP is h.engine.state_of(a)
+    h.tick()
+    assert RequestState.STAGED is h.engine.state_of(a)
+
+
+def test_facts_have_one_size_whatever_happens(hand):
+    """And exactly one exchange a tick, with an empty queue, too."""
+    group = Counting()
+    h = hand(engine_options={"group": group})
+    h.tick(5)
+    work(h)
+    h.tick(20)
+    h.store.stall()
+    work_again = [h.arrive(f"again{number}", h.prompt(8, 40 + number)) for number in range(4)]
+    h.tick(5)
+    h.store.release()
+    assert (h.now, 1) == (len(group.sizes), len(set(group.sizes)))
+    assert work_again
+
+
+def test_two_polls_without_a_proceed_are_refused(hand):
+    """Every pass has its three parts, in order."""
+    h = hand()
+    facts = h.engine.poll()
+    with pytest.raises(Exception, match=r"polling|agreeing|tick"):
+        h.engine.poll()
+    h.engine.proceed(facts)
+    h.tick()
+
+
+def test_more_operations_than_places_wait_in_order(hand):
+    """The window bounds the exchange, not the work."""
+    h = hand(operation_window=8, query_limit=64)
+    handles = [h.arrive(f"r{number}", h.prompt(4, number + 1)) for number in range(20)]
+    h.tick()
+    assert (8, 12) == (len(h.store.in_flight()), len(h.core.operations.waiting))
+    h.tick()
+    done = [h.engine.state_of(handle) is RequestState.RETRY for handle in handles]
+    assert [True] * 8 + [False] * 12 == done
+    h.tick(2)
+    assert all(h.engine.state_of(handle) is RequestState.RETRY for handle in handles)
+
+
+def test_an_idle_tick_leaves_an_empty_block(hand):
+    """And its digest goes on from the one before."""
+    h = hand()
+    h.tick(3)
+    block, before = h.engine.last_block(), h.engine.digest()
+    assert (b"", ()) == (block.records, block.births)
+    h.tick()
+    assert before == h.engine.last_block().previous
+    assert before != h.engine.digest()
+
+
+def test_facts_pack_and_unpack():
+    """Operations, free staging, and whether every rank closed the same block."""
+    operations = np.arange(24, dtype=np.int64)
+    one, two = pack(operations, 7, b"a" * 16), pack(operations, 5, b"b" * 16)
+    agreed = unpack(np.minimum(one, two))
+    assert (5, False) == (agreed.staging_free, agreed.same)
+    assert unpack(one).same
+    assert operations.tolist() == agreed.operations.tolist()
+
+
+def test_a_pass_that_only_polls_a_copy_paces_no_retry(hand):
+    """advance_retries=False: such passes could not have admitted."""
+    h = hand()
+    a = h.arrive("a", h.prompt(8))
+    h.until(lambda: h.engine.state_of(a) is RequestState.RETRY)
+    for _ in range(50):
+        h.engine.tick(advance_retries=False)
+    assert RequestState.RETRY is h.engine.state_of(a)
+    h.tick(8)
+    assert RequestState.LOOKUP is h.engine.state_of(a)
+
+
+def test_completions_do_not_wait_for_the_queue(hand):
+    """Whoever is visited, and whether anybody is: the tick applies what ended."""
+    h = hand()
+    for number in range(30):
+        h.put(h.prompt(2, number + 1))
+    handles = [h.arrive(f"r{number}", h.prompt(2, number + 1)) for number in range(16)]
+    h.tick(3)
+    assert 2 * 16 == h.admit(handles[-1]).store_hit_tokens
