@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from stagehold.cli.errors import BadInput
 from stagehold.cli.main import app
+from stagehold.cli.replay import refuse_oversize
+from stagehold.lab.replay import Replay, ReplayOptions
 from stagehold.lab.report import ReplayReport
 
 
@@ -43,6 +46,28 @@ def test_the_table_names_scale_sizes_and_log(tmp_path: Path) -> None:
     assert "5 requests, cache" in done.stdout
     assert "a block of 512 tokens is replayed as 16" in done.stdout
     assert f"audit log {tmp_path / 'a.jsonl'}" in done.stdout
+
+
+def test_what_does_not_fit_is_refused_with_the_arithmetic(tmp_path: Path) -> None:
+    """Memory for the pools and disk for the store are counted before anything is allocated."""
+    small = Replay(ReplayOptions(audit=tmp_path / "a.jsonl", requests=5))
+    pools = (small.config.device_pages + small.config.staging_pages) * small.config.page_bytes
+    stored = small.workload.working_set_pages * small.config.page_bytes
+
+    refuse_oversize(small, memory=pools, disk=stored)
+    with pytest.raises(BadInput, match=f"are {pools:,} bytes, {pools - 1:,} of memory"):
+        refuse_oversize(small, memory=pools - 1, disk=stored)
+    with pytest.raises(BadInput, match=f"is {stored:,} bytes, {stored - 1:,} are free"):
+        refuse_oversize(small, memory=pools, disk=stored - 1)
+
+
+def test_a_replay_that_is_too_large_is_one_line(tmp_path: Path) -> None:
+    """A pool of a terabyte is refused at once, exit status 2, and nothing was started."""
+    done = run("replay", "--requests", 5, "--device-pages", 10_000_000, "--audit", tmp_path / "a.jsonl")
+
+    assert 2 == done.exit_code
+    assert "of memory are available; lower --requests" in done.stderr
+    assert not (tmp_path / "a.jsonl").exists()
 
 
 def test_a_fault_is_said_and_ends_with_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

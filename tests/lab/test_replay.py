@@ -102,6 +102,23 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert [] == list((tmp_path / "tmp").iterdir())
 
 
+def test_an_interrupted_replay_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads end and the store's folder goes, wherever the user stops it."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    threads = threading.active_count()
+
+    def interrupt(done: int, _whole: int) -> None:
+        if done >= 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Replay(options(tmp_path), interrupt).run()
+
+    assert threads == threading.active_count()
+    assert [] == list((tmp_path / "tmp").iterdir())
+
+
 def test_progress_is_told_request_by_request(tmp_path: Path) -> None:
     """The last call says that all are finished, also over a restart."""
     told: list[tuple[int, int]] = []

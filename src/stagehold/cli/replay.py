@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import disk_usage
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Annotated
 
 import orjson
@@ -42,7 +44,7 @@ def replay(
 ) -> None:
     """Replay a trace, compare every page's bytes, and report where the hit tokens went."""
     from stagehold.lab.expand import Scale
-    from stagehold.lab.replay import Replay, ReplayOptions
+    from stagehold.lab.replay import Replay, ReplayOptions, StoreUnusable
     from stagehold.lab.traces import TraceError, shipped_trace
 
     options = ReplayOptions(
@@ -63,8 +65,9 @@ def replay(
     try:
         with progress_bar(shown=not as_json) as progress:
             run = Replay(options, progress)
+            refuse_oversize(run, memory=_available_memory(), disk=disk_usage(gettempdir()).free)
             report = run.run()
-    except TraceError as error:
+    except (TraceError, StoreUnusable) as error:
         raise BadInput(str(error)) from error
     if as_json:
         typer.echo(orjson.dumps(report.as_json()).decode())
@@ -74,6 +77,33 @@ def replay(
         typer.echo(f"stagehold: {fault}", err=True)
     if report.faults():
         raise typer.Exit(1)
+
+
+def refuse_oversize(run: Replay, *, memory: int, disk: int) -> None:
+    """Say before the start, with the arithmetic, that the pools or the store would not fit; bytes available."""
+    config = run.config
+    pools = (config.device_pages + config.staging_pages) * config.page_bytes
+    stored = run.workload.working_set_pages * config.page_bytes
+    page = f"{config.page_bytes:,} bytes"
+    if pools > memory:
+        raise BadInput(
+            f"{config.device_pages:,} device and {config.staging_pages:,} staging pages of {page} are {pools:,} bytes, "
+            f"{memory:,} of memory are available; lower --requests, --scale or --device-pages"
+        )
+    if stored > disk:
+        raise BadInput(
+            f"a working set of {run.workload.working_set_pages:,} pages of {page} is {stored:,} bytes, "
+            f"{disk:,} are free where temporary files go; lower --requests or --scale, or set TMPDIR"
+        )
+
+
+def _available_memory() -> int:
+    """Bytes that Linux says can be had without swapping; no limit where it does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return sys.maxsize
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable")), sys.maxsize)
 
 
 @contextmanager
