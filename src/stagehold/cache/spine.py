@@ -55,6 +55,7 @@ class Spine:
         self.claims = Claims()
         self.nodes = 0
         self.total = 0
+        self.changes = 0  # moves whenever a match could come out otherwise
 
     def part(self, component: str) -> Component:
         """Return the component of this name, other than the one that carries the tree."""
@@ -143,6 +144,7 @@ class Spine:
         parent.children += 1
         self.index.publish(node, chain)
         self.nodes += 1
+        self.changes += 1
         self.total += end - start
         self.holds.evictable += end - start
         self.order.used(node)
@@ -159,6 +161,7 @@ class Spine:
         gone, leaf.slots = leaf.slots[keep:], leaf.slots[:keep]
         old_end = leaf.end
         keys = self.index.shorten(leaf, end)
+        self.changes += 1
         self.total -= pages
         self.holds.evictable -= pages
         if self.log is not None:
@@ -176,6 +179,7 @@ class Spine:
             self.moves.removed(leaf, FULL, names, evicted=reason is Reason.EVICTED)
         parent, size = leaf.parent, leaf.end - leaf.start
         self.nodes -= 1
+        self.changes += 1
         self.total -= size
         self.holds.evictable -= size
         self.order.removed(leaf, parent)
@@ -203,6 +207,7 @@ class Spine:
 
     def bared(self, component: str, node: Node) -> None:
         """Note that a component's slots at a node are about to go while the node stays."""
+        self.changes += 1
         if self.moves is not None:
             self.moves.emptied(node, component)
         if self.log is not None:
@@ -210,6 +215,7 @@ class Spine:
 
     def filled(self, component: str, node: Node) -> None:
         """Note that a component's slots have come to a node that had none."""
+        self.changes += 1
         if self.moves is not None:
             self.moves.step(node, component, "attach")
         if self.log is not None:

@@ -40,12 +40,11 @@ class HoldRules:
 
     # Decisions
 
-    def io_commit(self, h: Machine, _arg: Any) -> IoCommit:
-        """The one look at the live tree before a fetch."""
+    def io_commit(self, h: Machine, live: int) -> IoCommit:
+        """The one look at the live tree before a fetch; `live` is its FULL match, up to the end of the span."""
         core, data = self.core, h.data
         if data.last - data.start > core.config.staging_pages:
             return IoCommit.OVERSIZE
-        live = core.tree.full_match(data.chain, data.last)
         if live >= data.last:
             return IoCommit.COVERED
         if live < data.start:
@@ -108,10 +107,9 @@ class HoldRules:
 
     # Effects: IO commit
 
-    def fetch(self, h: Machine, _arg: Any) -> int:
+    def fetch(self, h: Machine, live: int) -> int:
         """Trim the head that the tree holds, take staging and pin, and send the fetch off."""
         core, data = self.core, h.data
-        live = core.tree.full_match(data.chain, data.last)
         pages = core.allocate_staging(data.last - live)
         detail = self._anchor_at(h, live)
         names = core.names(core.keys(data.chain, live, data.last))
@@ -128,10 +126,9 @@ class HoldRules:
         assert store is not None, "a fetch without a store"
         store.get_into(number, names, buffers, self.core.clock.tick)
 
-    def take_local(self, h: Machine, _arg: Any) -> int:
+    def take_local(self, h: Machine, live: int) -> int:
         """Every page is in staging already: share them."""
         core, data = self.core, h.data
-        live = core.tree.full_match(data.chain, data.last)
         detail = self._anchor_at(h, live)
         data.staging = core.host.borrow(core.keys(data.chain, live, data.last))
         core.ledger.take("staging", h.number, data.namespace, len(data.staging))

@@ -17,6 +17,9 @@ P = TypeVar("P")
 class LiveView(Protocol[R, P]):
     """The live prefix of a chain, and what protects it."""
 
+    changes: int
+    """Moves whenever a match could come out otherwise; as long as it stands still, a match is good."""
+
     def full_match(self, chain: Chain, limit: int | None = None) -> int:
         """Pages of FULL that are live; touches no recency."""
 

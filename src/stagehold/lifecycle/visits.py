@@ -14,6 +14,7 @@ from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.data import Admission, HoldData, Plan, RequestData, Skip
 from stagehold.lifecycle.errors import Misuse, PartialDelivery
 from stagehold.lifecycle.holds import HoldRules
+from stagehold.lifecycle.looks import Looks
 from stagehold.machines import Machine
 from stagehold.specs.hold import HoldState
 from stagehold.specs.outcomes import AdmissionOutcome, Commit, PrefetchPolicy, SkipReason, StillCovered
@@ -46,6 +47,7 @@ class Visits:
         self.admission = admission
         self.holds = holds
         self.deliver = deliver
+        self.looks = Looks(core)
         self._serial = 0
 
     # Select
@@ -88,8 +90,7 @@ class Visits:
         hold = core.holds[data.hold]
         if hold.state is HoldState.PLANNED:
             return SkipReason.SIBLING_VISIT
-        joint = core.tree.joint_match(data.chain, data.hit_limit)
-        look = Look(core.tree.full_match(data.chain, data.hit_limit), joint)
+        look = Look(self.looks.full(m), self.looks.joint(m))
         undecided = look.joint < hold.data.last and look.live >= hold.data.start
         if undecided and hold.state is not HoldState.READY:
             if self._waits(data, hold.data.last - hold.data.start):
@@ -106,7 +107,7 @@ class Visits:
 
     def _look_at_cover(self, m: Machine) -> None:
         """A cover that has shrunk launches again before it is admitted with less."""
-        live = self.core.tree.full_match(m.data.chain, m.data.hit_limit)
+        live = self.looks.joint(m)
         if self.admission.still_covered(m, live) is StillCovered.SHRUNK:
             self.core.steps.request.admit(m, live)
             self.core.settle()
@@ -133,7 +134,7 @@ class Visits:
 
     def _open(self, m: Machine, budget: int) -> Plan:
         core, data = self.core, m.data
-        live = core.tree.joint_match(data.chain, data.hit_limit)
+        live = self.looks.joint(m)
         promised = core.holds[data.hold].data.last if m.state is RequestState.ANCHOR_LOCKED else live
         extend = min(budget, data.prompt_tokens - promised * core.config.page_size)
         self._serial += 1
@@ -149,7 +150,7 @@ class Visits:
         if m.state is RequestState.ANCHOR_LOCKED:
             return self._commit_claim(m, plan)
         core, data = self.core, m.data
-        live = core.tree.joint_match(data.chain, data.hit_limit)
+        live = self.looks.joint(m)
         if not self.admission.fits(data, live):
             return Admission(data.handle, AdmissionOutcome.NO_ROOM)
         core.steps.request.admit(m, live)
@@ -161,7 +162,7 @@ class Visits:
     def _commit_claim(self, m: Machine, plan: Plan) -> Admission:
         core, data = self.core, m.data
         hold = core.holds[data.hold]
-        live = core.tree.full_match(data.chain, data.hit_limit)
+        live = self.looks.full(m)
         visit = Visit(live, plan.promised_pages, self.deliver(hold.data, live, plan.promised_pages))
         outcome = core.steps.request.commit(m, visit)
         core.settle()
