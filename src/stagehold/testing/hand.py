@@ -98,6 +98,8 @@ class Hand:
         for ticks in range(patience):
             if done():
                 return ticks
+            if hasattr(self.store, "wait"):  # a store with workers goes on in its own time
+                self.store.wait(0.05)
             self.tick()
         raise AssertionError(f"not after {patience} ticks")
 

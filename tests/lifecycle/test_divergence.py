@@ -1,0 +1,73 @@
+"""Ranks that recorded different ticks: the engine stops before it acts on anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stagehold import AuditLog, Diverged, Engine, Misuse
+from stagehold.lifecycle.facts import DIGEST_WORDS, TAIL
+from stagehold.lifecycle.ranks.solo import Facts
+from stagehold.machines.audit import verify
+from stagehold.testing.hand import Hand
+
+
+class Drifting:
+    """A group whose other rank recorded something else from the exchange number `since` on."""
+
+    size = 2
+
+    def __init__(self, since: int) -> None:
+        self._since = since
+        self.exchanges = 0
+
+    def exchange(self, facts: Facts) -> Facts:
+        """The other rank's digest is the smaller one."""
+        self.exchanges += 1
+        agreed = facts.copy()
+        if self.exchanges >= self._since:
+            agreed[1 - TAIL : 1 - TAIL + DIGEST_WORDS] -= 1
+        return agreed
+
+
+def test_a_divergence_stops_the_engine_before_anything_is_applied(hand: Callable[..., Hand]) -> None:
+    """A lookup has been answered in that very tick, and its request is still where it was."""
+    group = Drifting(since=20)
+    one = hand(engine_options={"group": group})
+    while group.exchanges < 18:
+        one.tick()
+    handle = one.arrive("r", one.prompt(4))
+    one.tick()
+    with pytest.raises(Diverged, match=r"^tick \d+: the ranks' blocks of the tick before are not the same$"):
+        one.tick()
+
+    assert 20 == group.exchanges
+    assert "LOOKUP" == one.engine.state_of(handle).name
+    assert 1 == one.taken("tick.agreeing.agreed.DIVERGED")
+
+
+def test_an_engine_that_has_stopped_only_closes(hand: Callable[..., Hand]) -> None:
+    """Every other call says so."""
+    one = hand(engine_options={"group": Drifting(since=2)}, attach=False)
+    one.tick()
+    with pytest.raises(Diverged):
+        one.tick()
+    with pytest.raises(Misuse, match="the ranks diverged, and this engine has stopped; close it"):
+        one.tick()
+    with pytest.raises(Misuse, match="arrive: the ranks diverged"):
+        one.arrive("r", one.prompt(4))
+
+
+def test_the_log_of_a_divergence_is_sound(tmp_path: Path, hand: Callable[..., Hand]) -> None:
+    """Its last records say that the tick stopped and what closing ended."""
+    with AuditLog(tmp_path / "a.jsonl") as log:
+        one = hand(engine_options={"group": Drifting(since=3), "sink": log.block}, attach=False)
+        one.tick(2)
+        with pytest.raises(Diverged):
+            one.tick()
+        engine: Engine = one.engine
+        engine.close()
+
+    assert verify(tmp_path / "a.jsonl").sound
