@@ -200,7 +200,9 @@ def test_good_pages_are_reported_before_the_end(make, shelf):
 
     shelf._each = stop_at_second
     store.get_into(1, keys(2), views(2), 0)
-    store.wait(LONG)
+    with store._changed:
+        while not store._moved:
+            store._changed.wait(0.001)
     (report,) = store.poll(0)
     assert (report.good, report.done) == (1, False)
     shelf.gate.set()

@@ -128,7 +128,8 @@ class DelayedStore:
             self._collect()
             if held.real.done or self._clock() >= give_up_at:
                 break
-            self.inner.wait(0.1)
+            # Waiting wakes at the end of an operation only; part of one has to be looked for.
+            self.inner.wait(0.1 if whole else 0.001)
         if whole and not held.real.done:
             raise TimeoutError(f"ticket {ticket} of store {self.name} did not end in {self._patience_seconds} s")
 

@@ -80,7 +80,7 @@ class WaitableStore(Store, Protocol):
     """A store whose operations go on by themselves, in wall time."""
 
     def wait(self, seconds: float) -> None:
-        """Block until something can be polled that was not polled yet, or until `seconds` are over."""
+        """Block until an operation ended that was not polled yet, or until `seconds` are over."""
 
 
 OnPage = Callable[[int, Verdict], bool]

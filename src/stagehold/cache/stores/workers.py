@@ -64,6 +64,7 @@ class WorkerStore:
         self._moved: dict[int, Operation] = {}
         self._in_flight: set[int] = set()
         self._arrivals = 0
+        self._ended = 0
         self._closing = False
         self._threads = [
             threading.Thread(target=self._serve, name=f"store-{self.name}-{index}", daemon=True)
@@ -90,13 +91,17 @@ class WorkerStore:
             self._give_up_queued()
             reports = [found for ticket in sorted(self._moved) if (found := self._moved[ticket].report())]
             self._moved.clear()
+            self._ended = 0
             self._in_flight.difference_update(found.ticket for found in reports if found.done)
         return reports
 
     def wait(self, seconds: float) -> None:
-        """Block until something moved that was not polled, or until `seconds` are over."""
+        """Block until an operation ended that was not polled, or until `seconds` are over.
+
+        Single pages wake nobody: a thread switch for each would cost more than reading a small page.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: bool(self._moved), timeout=seconds)
+            self._changed.wait_for(lambda: self._ended > 0, timeout=seconds)
 
     def in_flight(self) -> list[int]:
         """Return the tickets not yet reported done, ascending."""
@@ -177,7 +182,7 @@ class WorkerStore:
             job.work.answer(verdict)
             if late:
                 job.work.finish(Verdict.TIMED_OUT)
-            self._tell(job.work)
+            self._moved[job.work.ticket] = job.work
             return not job.work.answered and not self._closing
 
     def _end(self, work: Operation, rest: Verdict) -> None:
@@ -202,5 +207,7 @@ class WorkerStore:
         self._queue = sorted(job for job in self._queue if not job.work.answered)
 
     def _tell(self, work: Operation) -> None:
+        """Let the end of an operation be seen by `poll` and wake who waits for one."""
         self._moved[work.ticket] = work
+        self._ended += 1
         self._changed.notify_all()
