@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stagehold.cache.components.base import Component, nodes_between
+from stagehold.cache.components.base import Component
+from stagehold.cache.components.cells import nodes_between
 from stagehold.cache.components.full import FULL
 from stagehold.cache.errors import InvariantBroken
 from stagehold.cache.node import NIL, Node

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from stagehold.cache.components.base import Component, Span, nodes_between
+from stagehold.cache.components.base import Component, Span
+from stagehold.cache.components.cells import nodes_between
 from stagehold.cache.components.full import FULL
 from stagehold.cache.errors import SpanRefused
 from stagehold.cache.keys import Chain
 from stagehold.cache.node import Node
 from stagehold.cache.spine import Spine
 
-Slots = Mapping[str, Sequence[int]] | Sequence[int]
+Slots = Mapping[str, Sequence[int]] | list[int] | tuple[int, ...]
 
 
 class Inserted(NamedTuple):
@@ -39,61 +40,70 @@ class Offer(NamedTuple):
 
     def of(self, component: str, start: int, end: int) -> tuple[int, ...]:
         """Return the component's slots for pages [start, end), none if it does not cover them."""
-        first = self.first(component)
-        return tuple(self.slots[component][start - first : end - first]) if start >= first < self.end else ()
+        mine = self.slots.get(component, ())
+        first = self.end - len(mine)
+        return tuple(mine[start - first : end - first]) if start >= first else ()
 
 
-def insert(spine: Spine, offer: Offer) -> Inserted:
-    """Publish the offer behind the live prefix, all or nothing; see `Tree.insert`."""
-    chain, start, end, _ = offer
-    check(spine, offer)
+def insert(spine: Spine, chain: Chain, span: tuple[int, int], slots: Mapping[str, Sequence[int]]) -> Inserted:
+    """Publish pages of a chain behind its live prefix, all or nothing; see `Tree.insert`."""
+    start, end = span
+    check(spine, chain, span, slots)
     node, live = spine.index.locate(chain, end)
     if live < start:
         raise SpanRefused(f"pages {start} to {end} do not join the live prefix of {live} pages")
     duplicates: dict[str, list[int]] = {}
     if live > start:
-        duplicates = recover(spine, offer, live)
+        duplicates = recover(spine, Offer(chain, start, end, slots), live)
         node = spine.index.locate(chain, live)[0]
     if live < end:
         if not live:
             node = spine.root(chain)
         elif node.end != live:
             node = spine.split(node, live, chain)
-        extend(spine, offer, node)
+        extend(spine, chain, end, slots, node)
     return Inserted(live, duplicates)
 
 
-def check(spine: Spine, offer: Offer) -> None:
-    """Refuse an offer whose span or slots cannot be meant."""
-    chain, start, end, slots = offer
+def check(spine: Spine, chain: Chain, span: tuple[int, int], slots: Mapping[str, Sequence[int]]) -> None:
+    """Refuse a span or slots that cannot be meant."""
+    start, end = span
     if not 0 <= start < end <= spine.limit(chain, None):
         raise SpanRefused(f"pages {start} to {end}: expected a span of the chain's {chain.n_pages} pages")
-    if len(slots.get(FULL, ())) != end - start:
-        raise SpanRefused(f"pages {start} to {end}: expected as many {FULL} slots, got {len(slots.get(FULL, ()))}")
-    for name, mine in slots.items():
-        if name != FULL and len(mine) > (end - start if spine.part(name).per_page else 1):
-            raise SpanRefused(f"pages {start} to {end}: {len(mine)} {name} slots are too many")
-
-
-def extend(spine: Spine, offer: Offer, node: Node) -> None:
-    """Grow leaves behind `node` up to the end of the offer: one more where a component begins in between."""
-    cuts = {offer.end}
+    known = 1
     for part in spine.parts:
-        if part.per_page and node.end < offer.first(part.name):
-            cuts.add(offer.first(part.name))
-    for cut in sorted(cuts):
-        node = spine.grow(node, offer.chain, cut, offer.of(FULL, node.end, cut), others(spine, offer, node.end, cut))
+        mine = slots.get(part.name)
+        if mine is not None:
+            known += 1
+            if len(mine) > (end - start if part.per_page else 1):
+                raise SpanRefused(f"pages {start} to {end}: {len(mine)} {part.name} slots are too many")
+    if len(slots.get(FULL, ())) != end - start or len(slots) != known:
+        raise SpanRefused(f"pages {start} to {end}: expected as many {FULL} slots and known components, got {slots}")
 
 
-def others(spine: Spine, offer: Offer, start: int, cut: int) -> list[tuple[int, ...]]:
-    """Slots of each component beside FULL for a new node [start, cut)."""
-    own = []
+def extend(spine: Spine, chain: Chain, end: int, slots: Mapping[str, Sequence[int]], node: Node) -> None:
+    """Grow leaves behind `node` up to page `end`: one more where a component's slots begin in between."""
+    cuts = [end]
     for part in spine.parts:
-        if part.per_page:
-            own.append(offer.of(part.name, start, cut))
-        else:
-            own.append(tuple(offer.slots.get(part.name, ())) if cut == offer.end else ())
-    return own
+        first = end - len(slots.get(part.name, ()))
+        if part.per_page and node.end < first and first not in cuts:
+            cuts.append(first)
+    cuts.sort()
+    full = slots[FULL]
+    base = end - len(full)
+    for cut in cuts:
+        start = node.end
+        own = [others(part, slots.get(part.name, ()), (start, cut), end) for part in spine.parts]
+        node = spine.grow(node, chain, cut, tuple(full[start - base : cut - base]), own)
+
+
+def others(part: Component, mine: Sequence[int], span: tuple[int, int], end: int) -> tuple[int, ...]:
+    """Part of a component's slots, which end with page `end`, for a new node over `span`; none before they begin."""
+    start, cut = span
+    if part.per_page:
+        base = end - len(mine)
+        return tuple(mine[start - base : cut - base]) if start >= base else ()
+    return tuple(mine) if cut == end else ()
 
 
 def recover(spine: Spine, offer: Offer, live: int) -> dict[str, list[int]]:

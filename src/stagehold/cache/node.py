@@ -35,23 +35,23 @@ class Node:
         "start", "tokens",
     )  # fmt: skip
 
-    def __init__(self, parent: Node | None, start: int, end: int) -> None:
-        self.parent: Node = self if parent is None else parent
+    def __init__(
+        self, parent: Node, start: int, end: int, slots: tuple[int, ...] = (), cells: tuple[Cell, ...] = ()
+    ) -> None:
+        self.parent = parent
         self.start = start
         self.end = end
+        self.slots = slots
+        self.cells = cells
         self.keys: tuple[bytes, ...] = ()
         self.tokens = b""
-        self.slots: tuple[int, ...] = ()
-        self.cells: tuple[Cell, ...] = ()
-        self.children = 0
-        self.held = 0
-        self.stamp = 0
-        self.older: Node = self if parent is None else NIL
-        self.newer: Node = self if parent is None else NIL
+        self.children = self.held = self.stamp = 0
+        self.older = self.newer = NIL
 
 
-NIL = Node(None, 0, 0)
+NIL = Node.__new__(Node)
 """No node: what a link holds that leads nowhere, and the match of a namespace that was never seen."""
+NIL.__init__(NIL, 0, 0)  # type: ignore[misc]
 
 
 def new_root() -> Node:

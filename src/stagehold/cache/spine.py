@@ -102,13 +102,12 @@ class Spine:
 
         The lower half keeps the object: handles, holds, checkpoints and places in the orders stay right.
         """
-        upper = Node(lower.parent, lower.start, at)
         size = at - lower.start
-        upper.slots, lower.slots = lower.slots[:size], lower.slots[size:]
+        upper = Node(lower.parent, lower.start, at, lower.slots[:size], tuple([Cell() for _ in self.parts]))
+        lower.slots = lower.slots[size:]
         self.holds.split(upper, lower)
         lower.parent, lower.start = upper, at
         self.index.divide(upper, lower, chain)
-        upper.cells = tuple([Cell() for _ in self.parts])
         for part in self.parts:
             part.split(upper, lower)
         if self.claims.nodes:
@@ -130,10 +129,9 @@ class Spine:
     ) -> Node:
         """Add a leaf [parent.end, end) of the chain, in use just now, with the other components' slots."""
         start = parent.end
-        node = Node(parent, start, end)
-        node.slots = slots
-        node.cells = tuple([Cell() for _ in self.parts])
-        for part, own in zip(self.parts, others, strict=True):
+        parts = self.parts
+        node = Node(parent, start, end, slots, tuple([Cell() for _ in parts]) if parts else ())
+        for part, own in zip(parts, others, strict=False):
             part.born(node, own)
         if self.moves is not None:
             self.moves.born(node, FULL, bare=False)

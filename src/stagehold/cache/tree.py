@@ -8,17 +8,18 @@ named by chain and length.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from stagehold.cache.check import check, owned_slots
-from stagehold.cache.components.base import Cut, Span, nodes_between
+from stagehold.cache.components.base import Cut, Span
+from stagehold.cache.components.cells import nodes_between
 from stagehold.cache.components.full import FULL
 from stagehold.cache.errors import ClaimRefused, FlushRefused, InvariantBroken, ReceiptRefused
 from stagehold.cache.events import ChangeEvent, Reason
 from stagehold.cache.holds import EMPTY, LOCK, PIN, SPAN, Hold, Receipt, unprotected
-from stagehold.cache.insert import Inserted, Offer, Slots, insert
+from stagehold.cache.insert import Inserted, Slots, insert
 from stagehold.cache.keys import Chain
 from stagehold.cache.node import Node
 from stagehold.cache.snapshot import copy_spine, digest
@@ -138,7 +139,7 @@ class Tree(Spine):
         node = self.boundary(chain, pages)
         receipt = self.holds.take(LOCK, node)
         for part in self.parts:
-            part.lock(receipt.serial, node, part.reach(pages))
+            part.lock(receipt.serial, node, pages)
         return receipt
 
     def unlock(self, receipt: Receipt, *, forfeit: bool = False) -> None:
@@ -178,7 +179,7 @@ class Tree(Spine):
         node = self.boundary(chain, end)
         receipt = self.holds.take(SPAN, node)
         for part in self.parts:
-            part.lock(receipt.serial, node, part.span_top(start, end))
+            part.lock(receipt.serial, node, start)
         if load:
             self.claims.take(receipt.serial, nodes_between(node, start))
         return receipt
@@ -199,14 +200,13 @@ class Tree(Spine):
         serial = receipt.serial
         if not serial:
             return
-        if self.parts:
-            self.holds.holder(receipt)
-            for part in self.parts:
-                if part.dead and not forfeit:
-                    part.refuse_dead(serial)
-            for part in self.parts:
-                part.unlock(serial)
+        parts = self.parts
+        for part in parts:
+            if part.dead and not forfeit:
+                part.refuse_dead(serial)
         self.holds.give(receipt)
+        for part in parts:
+            part.unlock(serial)
 
     # -- changes -------------------------------------------------------------------------------------------
 
@@ -218,8 +218,7 @@ class Tree(Spine):
         component with checkpoints brings at most one, for boundary `end`. Refuses a span that does not join
         the live prefix.
         """
-        given = slots if isinstance(slots, Mapping) else {FULL: slots}
-        return insert(self, Offer(chain, start, end, given))
+        return insert(self, chain, (start, end), {FULL: slots} if isinstance(slots, list | tuple) else slots)
 
     def attach(
         self, chain: Chain, end: int, spans: Sequence[Span], slots: Sequence[int], *, component: str

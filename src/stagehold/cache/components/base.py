@@ -1,19 +1,18 @@
 """The protocol by which the tree, the lifecycle and admission speak to a kind of KV, without its name.
 
-Owns the base class of all components beside the one that carries the tree, and what they share: cells, a
-recency ring of what may be evicted, locks by receipt number, holes and their filling. Never changes the
-structure of the tree: what it needs of it, it asks the `Host` for.
+Owns the base class of all components beside the one that carries the tree: what each declares, and the arithmetic of
+holes and their filling. The cells behind it are `Cells`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from stagehold.cache.errors import AttachRefused, DeadReceipt, SpanRefused
-from stagehold.cache.node import NIL, Node, new_ring
-from stagehold.cache.pools import Pool
+from stagehold.cache.components.cells import Cells, nodes_between
+from stagehold.cache.errors import AttachRefused, SpanRefused
+from stagehold.cache.node import Node
 
 
 class Splice(Enum):
@@ -37,20 +36,7 @@ class Cut(NamedTuple):
     page: int
 
 
-class Host(Protocol):
-    """What a component may ask of the tree that it belongs to."""
-
-    def delete_leaf(self, node: Node) -> None:
-        """Remove a leaf without holds, with all that any component keeps there."""
-
-    def bared(self, component: str, node: Node) -> None:
-        """Note that the component's slots at the node are about to go while the node stays."""
-
-    def filled(self, component: str, node: Node) -> None:
-        """Note that the component's slots have come to a node that had none."""
-
-
-class Component:
+class Component(Cells):
     """One kind of KV beside the one that carries the tree.
 
     `gates`: whether a match must end where this component can go on. `per_page`: one slot for each page of a
@@ -59,27 +45,14 @@ class Component:
     and says which boundaries are valid, how far a use reaches and what a node without it becomes.
     """
 
-    name: str
     splice: Splice
-    per_page: bool
     priority: int
     rebuilds: bool = False
     copies_on_use: bool = False
 
     def __init__(self, *, gates: bool = True) -> None:
+        super().__init__()
         self.gates = gates
-        self.at = 0
-        self.evictable = 0
-        self.holders: dict[int, tuple[Node, int]] = {}
-        self.dead: set[int] = set()
-        self.ring = NIL
-        self.pool: Pool
-        self.host: Host
-
-    def bind(self, at: int, pool: Pool, host: Host) -> None:
-        """Take place number `at` in the cells of every node, and the pool that the slots are of."""
-        self.at, self.pool, self.host = at, pool, host
-        self.ring = new_ring(at + 1)
 
     # -- what a subclass says ------------------------------------------------------------------------------
 
@@ -88,10 +61,6 @@ class Component:
 
         No boundary between the two is valid; the candidate itself need not be. Boundary 0 always is.
         """
-        raise NotImplementedError
-
-    def reach(self, end: int) -> int:
-        """First page that a use ending at boundary `end` touches and a lock protects."""
         raise NotImplementedError
 
     def staging_demand(self, anchor: int, suffix: int) -> int:
@@ -178,191 +147,6 @@ class Component:
         if self.units(inside) != self.units(self.holes(node, first, end)):
             raise AttachRefused(f"{what}: {self.holes(node, first, end)} must all be filled")
 
-    # -- structure -----------------------------------------------------------------------------------------
-
-    def born(self, node: Node, slots: tuple[int, ...]) -> None:
-        """Take the slots of a new node; none makes a tombstone."""
-        node.cells[self.at].slots = slots
-        if slots:
-            self._append(node)
-
-    def split(self, upper: Node, lower: Node) -> None:
-        """Divide a cell with its node; counts and recency go to both halves."""
-        mine, theirs = upper.cells[self.at], lower.cells[self.at]
-        if not self.per_page:
-            return
-        mine.locks = theirs.locks
-        if theirs.slots:
-            size = upper.end - upper.start
-            mine.slots, theirs.slots = theirs.slots[:size], theirs.slots[size:]
-            if not mine.locks:
-                self._insert_before(lower, upper)
-
-    def rehomed(self, node: Node, old: tuple[int, ...]) -> None:
-        """Note that the spine's slots of the node changed from `old`."""
-
-    def trimmed(self, node: Node, pages: int) -> None:
-        """Give back what lies behind the first `pages` pages of an unlocked node."""
-        cell = node.cells[self.at]
-        if not cell.slots:
-            return
-        keep = pages if self.per_page else 0
-        gone, rest = cell.slots[keep:], cell.slots[:keep]
-        self.pool.free(gone)
-        self.evictable -= len(gone)
-        if not rest:
-            self.host.bared(self.name, node)
-            self._cut(node)
-        cell.slots = rest
-
-    def gone(self, node: Node) -> None:
-        """Give back everything at an unlocked node that is about to go."""
-        cell = node.cells[self.at]
-        if cell.slots:
-            self._unlink(node)
-            self.pool.free(cell.slots)
-            cell.slots = ()
-
-    def fill(self, node: Node, slots: tuple[int, ...]) -> None:
-        """Give slots to a node that has none. Locks over it counted what is no longer there, and die."""
-        cell = node.cells[self.at]
-        assert not cell.slots, f"{self.name}: pages {node.start} to {node.end} are filled twice"
-        if cell.locks:
-            self._kill(node)
-        cell.slots = slots
-        self._append(node)
-        self.host.filled(self.name, node)
-
-    # -- recency: a ring of the nodes with slots and without locks, oldest first -----------------------------
-
-    def ring_members(self) -> list[Node]:
-        """Nodes in the ring, oldest first."""
-        found, node = [], self.ring.cells[self.at].newer
-        while node is not self.ring:
-            found.append(node)
-            node = node.cells[self.at].newer
-        return found
-
-    def check(self, nodes: Sequence[Node]) -> None:
-        """Raise InvariantBroken if what a subclass keeps beside the cells does not fit the nodes."""
-
-    def _append(self, node: Node) -> None:
-        self._insert_before(self.ring, node)
-        self.evictable += len(node.cells[self.at].slots)
-
-    def _insert_before(self, place: Node, node: Node) -> None:
-        at = self.at
-        behind, cell = place.cells[at], node.cells[at]
-        older = behind.older
-        cell.older, cell.newer = older, place
-        older.cells[at].newer = behind.older = node
-
-    def _cut(self, node: Node) -> None:
-        at = self.at
-        cell = node.cells[at]
-        older, newer = cell.older, cell.newer
-        older.cells[at].newer, newer.cells[at].older = newer, older
-        cell.older = cell.newer = NIL
-
-    def _unlink(self, node: Node) -> None:
-        self._cut(node)
-        self.evictable -= len(node.cells[self.at].slots)
-
     def touch(self, node: Node) -> None:
-        """Make the nodes that a use ending at `node` touches the newest, the end last."""
-        top, at, touched = self.reach(node.end), self.at, []
-        while node.end > top:
-            cell = node.cells[at]
-            if cell.slots and not cell.locks:
-                touched.append(node)
-            node = node.parent
-        ring = self.ring
-        for node in reversed(touched):
-            self._cut(node)
-            self._insert_before(ring, node)
-
-    # -- locks ---------------------------------------------------------------------------------------------
-
-    def span_top(self, start: int, end: int) -> int:
-        """First page that a transfer of pages [start, end) needs protected."""
-        return min(start, self.reach(end)) if self.per_page else self.reach(end)
-
-    def lock(self, serial: int, node: Node, top: int) -> None:
-        """Protect the nodes from the one that holds page `top` down to `node`, tombstones too."""
-        at, end = self.at, node
-        start = node.end
-        while node.end > top:
-            cell = node.cells[at]
-            if not cell.locks and cell.slots:
-                self._unlink(node)
-            cell.locks += 1
-            start = node.start
-            node = node.parent
-        # A position, not a node: it stays right whatever is split later.
-        self.holders[serial] = (end, start if self.per_page else end.end - 1)
-
-    def unlock(self, serial: int) -> None:
-        """Undo `lock`; a dead one has been undone when it died. What is free again counts as just used."""
-        if serial in self.dead:
-            self.dead.remove(serial)
-            return
-        node, start = self.holders.pop(serial)
-        at, free = self.at, []
-        while node.end > start:
-            cell = node.cells[at]
-            cell.locks -= 1
-            if not cell.locks and cell.slots:
-                free.append(node)
-            node = node.parent
-        for node in reversed(free):
-            self._append(node)
-
-    def refuse_dead(self, serial: int) -> None:
-        """Raise DeadReceipt if what the receipt protected was filled anew since."""
-        if serial in self.dead:
-            raise DeadReceipt(f"{self.name}: the window of receipt {serial} was attached anew; it protects nothing")
-
-    def _kill(self, node: Node) -> None:
-        """End every lock that counts at `node`."""
-        for serial, (end, start) in list(self.holders.items()):
-            below = end
-            while below.end > start and below is not node:
-                below = below.parent
-            if below is node and node.end > start:
-                self.unlock(serial)
-                self.dead.add(serial)
-
-    # -- space ---------------------------------------------------------------------------------------------
-
-    def evict(self, n: int) -> int:
-        """Free at least `n` slots as far as unlocked ones go, least recently used first; returns how many."""
-        freed, at = 0, self.at
-        while freed < n:
-            node = self.ring.cells[at].newer
-            if node is self.ring:
-                break
-            freed += len(node.cells[at].slots)
-            self.vacate(node)
-        return freed
-
-    def vacate(self, node: Node) -> None:
-        """Free the slots at an unlocked node, and the node with them if it is a leaf without holds."""
-        if node.children or node.held:
-            self.bare(node)
-        else:
-            self.host.delete_leaf(node)
-
-    def bare(self, node: Node) -> None:
-        """Free the slots of an unlocked node that stays."""
-        self.host.bared(self.name, node)
-        self.gone(node)
-
-
-def nodes_between(node: Node, start: int) -> Sequence[Node]:
-    """Return the nodes of a path from `node` up to the one that holds page `start`, in page order."""
-    path = []
-    while node.end > start:
-        path.append(node)
-        node = node.parent
-    path.reverse()
-    return path
+        """Count a use that ends at `node`."""
+        self.renew(node, self.reach(node.end))

@@ -1,7 +1,7 @@
 """The tree bench: what each operation costs at each length and size, beside SGLang's caches where there are any.
 
 Owns the run, its rows and its bars. Engines take turns within every operation, each in a process of its own but for
-ours, so that a busy machine hits all alike; ratios and minima say more than medians. Times are microseconds of one call.
+ours, so that a busy machine hits all alike; ratios and minima say more than medians. Times are microseconds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from types import TracebackType
 from typing import Any, Protocol
 
 from stagehold.lab.bench import tree_bars, tree_peer, tree_workload
@@ -54,7 +53,7 @@ class Row:
 class Engine(Protocol):
     """Something that runs the operations of the bench."""
 
-    def run(self, op: str, length: int, reps: int, salt: int) -> list[int]:
+    def run(self, op: str, job: tree_workload.Job) -> list[int]:
         """Nanoseconds of each repetition."""
 
 
@@ -69,10 +68,8 @@ class Peer:
         )
         self.ask(asdict(cell))
 
-    def __enter__(self) -> Peer:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
+        """End the process."""
         self.process.kill()
         self.process.communicate()
 
@@ -88,9 +85,9 @@ class Peer:
             raise RuntimeError("the peer ended: " + " | ".join(said))
         return json.loads(answer)
 
-    def run(self, op: str, length: int, reps: int, salt: int) -> list[int]:
+    def run(self, op: str, job: tree_workload.Job) -> list[int]:
         """Nanoseconds of each repetition."""
-        times: list[int] = self.ask({"op": op, "length": length, "reps": reps, "salt": salt})
+        times: list[int] = self.ask({"op": op, "job": job})
         return times
 
 
@@ -102,7 +99,7 @@ def measure(engines: dict[str, Engine], cell: Cell, op: str, length: int) -> lis
     times: dict[str, list[int]] = {name: [] for name in engines}
     for salt in range(ROUNDS):
         for name in list(engines) if salt % 2 else reversed(engines):
-            times[name] += engines[name].run(op, length, reps // ROUNDS + 1, salt)
+            times[name] += engines[name].run(op, tree_workload.Job(length, reps // ROUNDS + 1, salt))
     return [
         Row(name, op, cell.page, length, cell.turns, median(found) / 1e3, min(found) / 1e3)
         for name, found in times.items()
@@ -127,7 +124,7 @@ def run_cell(cell: Cell, peer: str | None) -> tuple[list[Row], dict[str, Any]]:
             rows += measure(both, cell, op, 0)
     finally:
         for running in peers.values():
-            running.__exit__(None, None, None)
+            running.close()
     return rows, {name: sizes(tree) for name, tree in ours.items()}
 
 

@@ -27,7 +27,6 @@ SPACE = Namespace("bench")
 def timed(call: Callable[[Any], object], items: Iterable[Any]) -> list[int]:
     """Nanoseconds of each call, collector off; the first one is a warm-up and left out."""
     times = []
-    gc.collect()
     gc.disable()
     try:
         for item in items:
@@ -74,28 +73,28 @@ class OurTree:
         if live < chain.n_pages:
             self.tree.insert(chain, live, chain.n_pages, self.slots(chain.n_pages - live))
 
-    def chains(self, length: int, reps: int) -> list[Chain]:
+    def chains(self, job: work.Job) -> list[Chain]:
         """Fresh chains over the probes in turn: no key object of theirs is one that the tree holds."""
-        return [Chain(SPACE, self.probes[length][i % work.PROBES], self.page) for i in range(reps)]
+        return [Chain(SPACE, self.probes[job.length][i % work.PROBES], self.page) for i in range(job.reps)]
 
-    def run(self, op: str, length: int, reps: int, salt: int) -> list[int]:
+    def run(self, op: str, job: work.Job) -> list[int]:
         """Times of one operation, in nanoseconds."""
-        times: list[int] = getattr(self, f"time_{op}")(length, reps, salt)
+        times: list[int] = getattr(self, f"time_{op}")(job)
         return times
 
-    def time_match_hit(self, length: int, reps: int, salt: int) -> list[int]:
+    def time_match_hit(self, job: work.Job) -> list[int]:
         """All of a chain is live."""
-        return timed(self.tree.match, self.chains(length, reps))
+        return timed(self.tree.match, self.chains(job))
 
-    def time_match_half(self, length: int, reps: int, salt: int) -> list[int]:
+    def time_match_half(self, job: work.Job) -> list[int]:
         """The first half is live, the rest was never seen."""
-        return timed(self.tree.match, [Chain(SPACE, text, self.page) for text in work.half_known(length, reps, salt)])
+        return timed(self.tree.match, [Chain(SPACE, text, self.page) for text in work.half_known(job)])
 
-    def time_first_contact(self, length: int, reps: int, salt: int) -> list[int]:
+    def time_first_contact(self, job: work.Job) -> list[int]:
         """Keys and match of a prompt never seen."""
-        return timed(lambda text: self.tree.match(Chain(SPACE, text, self.page)), work.strangers(length, reps, salt))
+        return timed(lambda text: self.tree.match(Chain(SPACE, text, self.page)), work.strangers(job))
 
-    def time_bare_hash(self, length: int, reps: int, salt: int) -> list[int]:
+    def time_bare_hash(self, job: work.Job) -> list[int]:
         """Nothing but one hash call for each stretch of the same prompt that has a key."""
         step = 4 * max(self.page, 64)
 
@@ -104,41 +103,41 @@ class OurTree:
             for at in range(0, len(raw), step):
                 key = sha256(key + raw[at : at + step]).digest()
 
-        return timed(loop, work.strangers(length, reps, salt))
+        return timed(loop, work.strangers(job))
 
-    def time_insert_turn(self, length: int, reps: int, salt: int) -> list[int]:
+    def time_insert_turn(self, job: work.Job) -> list[int]:
         """A new turn behind a live chain; keys and slots are there."""
         jobs = []
-        for chain, turn in zip(self.chains(length, reps), work.continuations(length, reps, 2 * salt), strict=True):
+        for chain, turn in zip(self.chains(job), work.continuations(job, 1), strict=True):
             live = self.tree.match(chain)
             chain.extend(turn)
             jobs.append((chain, live, chain.n_pages, self.slots(chain.n_pages - live)))
         return timed(lambda job: self.tree.insert(*job), jobs)
 
-    def time_lock(self, length: int, reps: int, salt: int) -> list[int]:
+    def time_lock(self, job: work.Job) -> list[int]:
         """A lock over a path that nobody holds, given back before the next."""
-        return self._lock_and_unlock(length, reps, warm=False)
+        return self._lock_and_unlock(job, warm=False)
 
-    def time_lock_warm(self, length: int, reps: int, salt: int) -> list[int]:
+    def time_lock_warm(self, job: work.Job) -> list[int]:
         """The same while the node above the leaf is held."""
-        return self._lock_and_unlock(length, reps, warm=True)
+        return self._lock_and_unlock(job, warm=True)
 
-    def _lock_and_unlock(self, length: int, reps: int, *, warm: bool) -> list[int]:
-        tree, pages = self.tree, length // self.page
-        chains = self.chains(length, reps)
-        above = (length - work.STRIDE[length]) // self.page
+    def _lock_and_unlock(self, job: work.Job, *, warm: bool) -> list[int]:
+        tree, pages = self.tree, job.length // self.page
+        chains = self.chains(job)
+        above = (job.length - work.STRIDE[job.length]) // self.page
         held = [tree.lock(chain, above) for chain in chains[: work.PROBES]] if warm else []
         times = timed(lambda chain: tree.unlock(tree.lock(chain, pages)), chains)
         for receipt in held:
             tree.unlock(receipt)
         return times
 
-    def time_cycle(self, length: int, reps: int, salt: int) -> list[int]:
+    def time_cycle(self, job: work.Job) -> list[int]:
         """What a request costs: match, lock, hash and insert a turn, match, lock, and both unlocks."""
         tree = self.tree
-        pages = (length % self.page + work.TURN_TOKENS) // self.page
-        turns = work.continuations(length, reps, 2 * salt + 1)
-        jobs = [(chain, turn, self.slots(pages)) for chain, turn in zip(self.chains(length, reps), turns, strict=True)]
+        pages = (job.length % self.page + work.TURN_TOKENS) // self.page
+        turns = work.continuations(job, 2)
+        jobs = [(chain, turn, self.slots(pages)) for chain, turn in zip(self.chains(job), turns, strict=True)]
 
         def cycle(job: tuple[Chain, Any, dict[str, list[int]]]) -> None:
             chain, turn, slots = job
@@ -152,13 +151,13 @@ class OurTree:
 
         return timed(cycle, jobs)
 
-    def time_evict_page(self, length: int, reps: int, salt: int) -> list[int]:
+    def time_evict_page(self, job: work.Job) -> list[int]:
         """One page; `length` says nothing."""
-        return timed(self.tree.evict, [1] * reps)
+        return timed(self.tree.evict, [1] * job.reps)
 
-    def time_evict_4096(self, length: int, reps: int, salt: int) -> list[int]:
+    def time_evict_4096(self, job: work.Job) -> list[int]:
         """4,096 tokens."""
-        return timed(self.tree.evict, [4_096 // self.page] * reps)
+        return timed(self.tree.evict, [4_096 // self.page] * job.reps)
 
     # -- sizes ---------------------------------------------------------------------------------------------
 

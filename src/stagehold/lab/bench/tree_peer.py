@@ -49,7 +49,6 @@ def key_of(tokens: Any) -> Any:
 def timed(call: Callable[[Any], object], items: Iterable[Any]) -> list[int]:
     """Nanoseconds of each call, collector off; the first one is a warm-up and left out."""
     times = []
-    gc.collect()
     gc.disable()
     try:
         for item in items:
@@ -169,42 +168,42 @@ class Foreign:
         """One key for each probe."""
         return [key_of(text) for text in self.probes[length]]
 
-    def turns(self, length: int, reps: int, salt: int) -> list[tuple[Any, Any, int]]:
+    def turns(self, job: Any, kind: int) -> list[tuple[Any, Any, int]]:
         """Jobs that insert a new turn behind a probe, with keys and slots ready."""
         jobs = []
-        found = [self.match(key) for key in self.keys(length)]
-        for i, turn in enumerate(self.work.continuations(length, reps, salt)):
-            text = self.work.np.concatenate([self.probes[length][i % len(found)], turn])
+        found = [self.match(key) for key in self.keys(job.length)]
+        for i, turn in enumerate(self.work.continuations(job, kind)):
+            text = self.work.np.concatenate([self.probes[job.length][i % len(found)], turn])
             end = len(text) // self.page * self.page
-            live = length // self.page * self.page
+            live = job.length // self.page * self.page
             jobs.append((key_of(text[:end]), self.value(found[i % len(found)], end - live), live))
         return jobs
 
-    def run(self, op: str, length: int, reps: int, salt: int) -> list[int]:
+    def run(self, op: str, job: Any) -> list[int]:
         """Times of one operation, in nanoseconds."""
-        times: list[int] = getattr(self, f"time_{op}")(length, reps, salt)
+        times: list[int] = getattr(self, f"time_{op}")(job)
         return times
 
-    def time_match_hit(self, length: int, reps: int, salt: int) -> list[int]:
+    def time_match_hit(self, job: Any) -> list[int]:
         """All of a chain is live."""
-        keys = self.keys(length)
-        return timed(self.match, [keys[i % len(keys)] for i in range(reps)])
+        keys = self.keys(job.length)
+        return timed(self.match, [keys[i % len(keys)] for i in range(job.reps)])
 
-    def time_match_half(self, length: int, reps: int, salt: int) -> list[int]:
+    def time_match_half(self, job: Any) -> list[int]:
         """The first half is live, the rest was never seen."""
-        return timed(self.match, [key_of(text) for text in self.work.half_known(length, reps, salt)])
+        return timed(self.match, [key_of(text) for text in self.work.half_known(job)])
 
-    def time_insert_turn(self, length: int, reps: int, salt: int) -> list[int]:
+    def time_insert_turn(self, job: Any) -> list[int]:
         """A new turn behind a live chain; keys and slots are there."""
-        return timed(self.insert, self.turns(length, reps, 2 * salt))
+        return timed(self.insert, self.turns(job, 1))
 
-    def time_lock(self, length: int, reps: int, salt: int) -> list[int]:
+    def time_lock(self, job: Any) -> list[int]:
         """A lock over a path that nobody holds, given back before the next."""
-        nodes = [self.match(key).last_device_node for key in self.keys(length)]
+        nodes = [self.match(key).last_device_node for key in self.keys(job.length)]
         lock = self.tree.inc_lock_ref
-        return timed(lambda node: self.unlock(node, lock(node)), [nodes[i % len(nodes)] for i in range(reps)])
+        return timed(lambda node: self.unlock(node, lock(node)), [nodes[i % len(nodes)] for i in range(job.reps)])
 
-    def time_cycle(self, length: int, reps: int, salt: int) -> list[int]:
+    def time_cycle(self, job: Any) -> list[int]:
         """What a request costs: match, lock, insert a turn, match, lock, and both unlocks."""
         lock = self.tree.inc_lock_ref
 
@@ -217,15 +216,15 @@ class Foreign:
             self.unlock(first, held)
             self.unlock(leaf, leaf_held)
 
-        return timed(cycle, self.turns(length, reps, 2 * salt + 1))
+        return timed(cycle, self.turns(job, 2))
 
-    def time_evict_page(self, length: int, reps: int, salt: int) -> list[int]:
+    def time_evict_page(self, job: Any) -> list[int]:
         """One page, from pools with no free slot, as in a server that evicts."""
-        return self._evict(self.page, reps)
+        return self._evict(self.page, job.reps)
 
-    def time_evict_4096(self, length: int, reps: int, salt: int) -> list[int]:
+    def time_evict_4096(self, job: Any) -> list[int]:
         """4,096 tokens, from pools with no free slot."""
-        return self._evict(4_096, reps)
+        return self._evict(4_096, job.reps)
 
     def _evict(self, tokens: int, reps: int) -> list[int]:
         self.slots(self.pool.available_size() // self.page * self.page)
@@ -242,10 +241,12 @@ def serve(cache: str, workload: str) -> None:
         request = json.loads(line)
         if "page" in request:
             foreign = Foreign(cache, work, request)
+            gc.collect()
+            gc.freeze()
             answer: Any = {"built": cache}
         else:
             assert foreign is not None, "the first request builds"
-            answer = foreign.run(request["op"], request["length"], request["reps"], request["salt"])
+            answer = foreign.run(request["op"], work.Job(*request["job"]))
         answers.file.write(json.dumps(answer) + "\n")
         answers.file.flush()
 

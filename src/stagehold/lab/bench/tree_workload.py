@@ -7,7 +7,7 @@ of this package, since an interpreter of another environment loads this file by 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,14 @@ STRIDE = {1_024: 256, 8_192: 512, 32_768: 1_024, 131_072: 2_048}
 
 Tokens = Any
 """numpy array of int64, one dimension; `Any`, since the other environment may have another numpy."""
+
+
+class Job(NamedTuple):
+    """Repetitions of one operation at one length; another `salt` brings other tokens."""
+
+    length: int
+    reps: int
+    salt: int
 
 
 def fresh(random: np.random.Generator, n: int) -> Tokens:
@@ -57,22 +65,22 @@ def probes(length: int) -> list[Tokens]:
     return [fresh(random, length) for _ in range(PROBES)]
 
 
-def continuations(length: int, reps: int, salt: int) -> list[Tokens]:
-    """One new turn for each repetition; another `salt` gives others."""
-    random = np.random.default_rng([SEED, length, 1, salt])
-    return [fresh(random, TURN_TOKENS) for _ in range(reps)]
+def continuations(job: Job, kind: int) -> list[Tokens]:
+    """One new turn for each repetition; operations of another `kind` get others."""
+    random = np.random.default_rng([SEED, job.length, kind, job.salt])
+    return [fresh(random, TURN_TOKENS) for _ in range(job.reps)]
 
 
-def strangers(length: int, reps: int, salt: int) -> list[Tokens]:
-    """Prompts that were never seen; another `salt` gives others."""
-    random = np.random.default_rng([SEED, length, 2, salt])
-    return [fresh(random, length) for _ in range(reps)]
+def strangers(job: Job) -> list[Tokens]:
+    """Prompts that were never seen."""
+    random = np.random.default_rng([SEED, job.length, 0, job.salt])
+    return [fresh(random, job.length) for _ in range(job.reps)]
 
 
-def half_known(length: int, reps: int, salt: int) -> list[Tokens]:
+def half_known(job: Job) -> list[Tokens]:
     """Texts whose first half is a probe's."""
-    half, known = length // 2, probes(length)
-    rests = strangers(half, reps, salt)
+    half, known = job.length // 2, probes(job.length)
+    rests = strangers(Job(half, job.reps, job.salt))
     return [np.concatenate([known[i % PROBES][:half], rest]) for i, rest in enumerate(rests)]
 
 
