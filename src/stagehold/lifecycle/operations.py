@@ -60,6 +60,7 @@ class Operations:
     _free: list[int] = field(default_factory=list)
     _placed: dict[int, Operation] = field(default_factory=dict)
     _local: NDArray[np.int64] = field(init=False)
+    _noted: set[int] = field(default_factory=set)  # places of which something is known here
     _next: int = 0
 
     def __post_init__(self) -> None:
@@ -98,6 +99,7 @@ class Operations:
             operation = self.live.get(item.ticket)
             if operation is None or operation.place < 0:
                 continue
+            self._noted.add(operation.place)
             self._local[DONE, operation.place] = int(item.done)
             self._local[GOOD, operation.place] = item.good
             if item.done and any(v.is_fault for v in item.verdicts):
@@ -108,6 +110,7 @@ class Operations:
         """Local copies that ended (all of them good)."""
         for number in numbers:
             operation = self.live[number]
+            self._noted.add(operation.place)
             self._local[DONE, operation.place] = 1
 
     def facts(self) -> NDArray[np.int64]:
@@ -115,16 +118,21 @@ class Operations:
         return self._local.reshape(-1)
 
     def apply(self, agreed: NDArray[np.int64]) -> list[Operation]:
-        """Take over agreed facts; returns the operations that ended, by number. Their places are free again."""
+        """Take over agreed facts; returns the operations that ended, by number. Their places are free again.
+
+        What is agreed is a minimum, so nothing is where nothing is known here: those places are not looked at.
+        """
+        if not self._noted:
+            return []
         table = agreed.reshape(3, self.window)
-        moved = np.flatnonzero(table[GOOD])
-        for place in moved.tolist():
-            operation = self._placed.get(place)
-            if operation is not None:
-                operation.good = int(table[GOOD, place])
-        ended = [self._placed[place] for place in np.flatnonzero(table[DONE]).tolist()]
+        ended = []
+        for place in sorted(self._noted):
+            operation = self._placed[place]
+            operation.good = int(table[GOOD, place])
+            if table[DONE, place]:
+                operation.fault = bool(table[FAULT, place])
+                ended.append(operation)
         for operation in ended:
-            operation.fault = bool(table[FAULT, operation.place])
             self.retire(operation)
         return sorted(ended, key=lambda operation: operation.number)
 
@@ -133,4 +141,5 @@ class Operations:
         del self._placed[operation.place]
         del self.live[operation.number]
         self._local[:, operation.place] = 0
+        self._noted.discard(operation.place)
         heappush(self._free, operation.place)
