@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from stagehold.lifecycle.data import Admission, Extension, Handle, NoRoom, Plan, Skip
     from stagehold.lifecycle.engine import Engine
     from stagehold.lifecycle.errors import (
+        Diverged,
         InvariantBroken,
         Misuse,
         PartialDelivery,
@@ -45,6 +46,7 @@ _HOMES = {
     "stagehold.lifecycle.data": ("Admission", "Extension", "Handle", "NoRoom", "Plan", "Skip"),
     "stagehold.lifecycle.engine": ("Engine",),
     "stagehold.lifecycle.errors": (
+        "Diverged",
         "InvariantBroken",
         "Misuse",
         "PartialDelivery",
@@ -77,6 +79,7 @@ __all__ = [
     "AttachmentState",
     "AuditLog",
     "Chain",
+    "Diverged",
     "Engine",
     "EngineConfig",
     "Extension",

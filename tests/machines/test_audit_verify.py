@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from stagehold.machines import MACHINES, Birth, Block, HandleKey, audit, decode, encode
+from stagehold.machines import MACHINES, Birth, Block, HandleKey, Journal, audit, decode, encode
 from stagehold.machines.audit import Damage
-from stagehold.machines.records import chain
+from stagehold.machines.logs import AuditLog
+from stagehold.machines.records import chain, rest, tag
 from stagehold.specs.hold import HOLD
 from stagehold.specs.outcomes import Loss
 from stagehold.specs.request import REQUEST, RequestState
@@ -329,3 +330,30 @@ def test_a_fault_reads_as_a_sentence(run_log: Path) -> None:
         "expected the birth of its instance before it, found a record of instance 77 (record 0)"
     )
     assert expected == str(audit.verify(run_log).fault)
+
+
+@pytest.mark.parametrize(
+    ("records", "found"),
+    [
+        ([("agreeing", "agreed", "QUARANTINE"), ("issuing", "halt", None)], None),
+        ([("between", "halt", None), ("agreeing", "agreed", "DIVERGED")], Damage.DISCONTINUOUS),
+    ],
+    ids=["rows in between left no record", "a stopped tick goes nowhere"],
+)
+def test_a_sparse_machine_may_be_found_anywhere_before_its_end(
+    tmp_path: Path, records: list[tuple[str, str, str | None]], found: Damage | None
+) -> None:
+    """Some of the tick's rows leave no record, so a record may find it elsewhere, unless it had stopped."""
+    rows = [
+        (row.source.name.lower(), row.event, row.outcome.name if row.outcome is not None else None)
+        for row in TICK.expanded()
+    ]
+    with AuditLog(tmp_path / "log") as log:
+        journal = Journal(sink=log.block)
+        number = journal.born(MACHINES.index(TICK), int(TICK.initial), HandleKey("tick", 0, b""))
+        for record in records:
+            journal.records += [tag(number), rest(MACHINES.index(TICK), rows.index(record))]
+        journal.close_block(1)
+
+    damaged = damage(tmp_path / "log")
+    assert found is (damaged[0] if damaged else None)

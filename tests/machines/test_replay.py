@@ -160,3 +160,15 @@ def test_the_tick_is_recorded_sparsely_and_replays_all_the_same() -> None:
     run.journal.records += [m.tag, rest(6, index)]
     run.journal.close_block(0)
     assert replay(run.blocks).instances[0].state is TickState.STOPPED
+
+
+def test_a_tick_that_has_stopped_takes_no_further_row() -> None:
+    """Rows that leave no record lead on from anywhere but the end."""
+    run = Run()
+    m = run.stepper(TICK).birth(None, KEY)
+    halt = next(index for index, row in enumerate(rows_of(TICK)) if row.event == "halt")
+    run.journal.records += [tag(m.number), rest(run.journal.machine_index(TICK), halt)] * 2
+    run.journal.close_block(0)
+
+    with pytest.raises(DiscontinuityError, match="is in <TickState.STOPPED: 7>"):
+        replay(run.blocks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from stagehold.cache.errors import InvariantBroken
 
 __all__ = [
+    "Diverged",
     "InvariantBroken",
     "Misuse",
     "PartialDelivery",
@@ -33,6 +34,10 @@ class Reentered(Misuse):
 
 class UnknownHandle(Misuse):
     """The handle names no live attempt of this engine."""
+
+
+class Diverged(StageholdError):
+    """Ranks did not record the same tick. Nothing of the tick that found it was applied; what is left is to close."""
 
 
 class PartialDelivery(StageholdError):

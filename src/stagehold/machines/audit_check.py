@@ -229,11 +229,12 @@ class Checker:
         return batch.refused & (unknown | made.accepts[machine, np.minimum(batch.source, STATES - 1), event])
 
     def _discontinuous(self, batch: _Batch) -> tuple[Ints, Bits]:
-        """The state in which each record finds its instance, and where that is not the row's source."""
+        """The state in which each record finds its instance, and where the row cannot be taken from there."""
         order, starts = _grouped(batch.who)
         before = np.empty(len(order), np.int64)
         before[order] = np.where(starts, self.state[batch.who[order]], np.roll(batch.target[order], 1))
-        return before, before != batch.source
+        found = np.minimum(batch.source, STATES - 1)  # one that is no state was refused before
+        return before, ~tables(self.machines).follows[self.machine[batch.who], before, found]
 
     def _take_over(self, batch: _Batch) -> Fault | None:
         """Enter states and tokens, unless the tokens do not balance at the end of some block."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from stagehold.machines.declared import rows_of
 from stagehold.machines.records import REFUSED_ROW, Totals
-from stagehold.specs.declare import Books, MachineSpec, Row
+from stagehold.specs.declare import Books, Kind, MachineSpec, Row
 from stagehold.specs.outcomes import Loss
 
 WORDS, STATES, EVENTS = 1 << 16, 1 << 8, 1 << 8
@@ -40,6 +40,8 @@ class Tables:
     """Shape (machines, STATES, EVENTS): whether any row leaves the state on the event."""
     events: NDArray[np.int64]
     """Shape (machines,): how many events the machine has."""
+    follows: NDArray[np.bool_]
+    """Shape (machines, STATES, STATES): whether an instance left in one state may be found by a record in another."""
     births: NDArray[np.bool_]
     """Shape (machines, STATES): whether an instance may be born in the state."""
 
@@ -66,9 +68,12 @@ def tables(machines: tuple[MachineSpec, ...]) -> Tables:
         claims=np.zeros(WORDS, np.int8),
         accepts=np.zeros((count, STATES, EVENTS), np.bool_),
         events=np.array([len(spec.events()) for spec in machines], np.int64),
+        follows=np.repeat(np.eye(STATES, dtype=np.bool_)[None], count, axis=0),
         births=np.zeros((count, STATES), np.bool_),
     )
     for machine, spec in enumerate(machines):
+        if spec.sparse:
+            made.follows[machine, [int(state.name) for state in spec.states if state.kind is not Kind.TERMINAL]] = True
         made.births[machine, [int(state) for state in (spec.initial, *spec.births)]] = True
         for index, row in enumerate(rows_of(spec)):
             _enter(made, machine, index, row)

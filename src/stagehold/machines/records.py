@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stagehold.machines.declared import MACHINES, declaration_hash, rows_of
-from stagehold.specs.declare import Books, MachineSpec
+from stagehold.specs.declare import Books, Kind, MachineSpec
 from stagehold.specs.outcomes import Loss
 
 RECORD = np.dtype([("instance", "<u4"), ("row", "<u2"), ("flags", "<u2"), ("detail", "<u8")])
@@ -277,6 +277,11 @@ def _enter(instances: dict[int, Situation], birth: Birth, machines: tuple[Machin
     instances[birth.number] = Situation(spec.name, type(spec.initial)(birth.state), counters)
 
 
+def _may_have_moved(spec: MachineSpec, state: IntEnum) -> bool:
+    """Whether rows that leave no record can have led on from `state`."""
+    return spec.sparse and spec.state(state).kind is not Kind.TERMINAL
+
+
 def _apply(
     instances: dict[int, Situation],
     totals: Totals,
@@ -295,7 +300,7 @@ def _apply(
     if index >= len(rows):
         raise IllegalRowError(f"record {record}: machine {here.machine!r} has no row {index}")
     row = rows[index]
-    if row.source is not here.state and not machines[machine].sparse:
+    if row.source is not here.state and not _may_have_moved(machines[machine], here.state):
         raise DiscontinuityError(
             f"record {record}: row {index} of machine {here.machine!r} leaves {row.source!r}, "
             f"but instance {number} is in {here.state!r}"
