@@ -40,9 +40,7 @@ def replay(folder: Path, requests: int, *, shadow_oracle: bool = True) -> Replay
     )
 
 
-def test_two_hundred_requests_are_replayed_beside_the_oracle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_hundred_requests_are_replayed_beside_the_oracle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No difference in any of the steps, and each of them was held against the oracle."""
     held = 0
     agree = oracles._agree
