@@ -170,5 +170,5 @@ def test_a_tick_that_has_stopped_takes_no_further_row() -> None:
     run.journal.records += [tag(m.number), rest(run.journal.machine_index(TICK), halt)] * 2
     run.journal.close_block(0)
 
-    with pytest.raises(DiscontinuityError, match="is in <TickState.STOPPED: 7>"):
+    with pytest.raises(DiscontinuityError, match=r"is in <TickState.STOPPED: 7>"):
         replay(run.blocks)
