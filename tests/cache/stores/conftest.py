@@ -84,7 +84,7 @@ def valkey_server(tmp_path):
 
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory):
-    """A SeaweedFS with a bucket `pages`; yields its endpoint."""
+    """A SeaweedFS with a bucket `pages`; yields (url of a store in it, process)."""
     pytest.importorskip("obstore", reason="obstore is not installed")
     binary = shutil.which("weed", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if binary is None:
@@ -99,18 +99,20 @@ def s3_server(tmp_path_factory):
     process = start(command, ports["s3"], folder)
     endpoint = f"http://127.0.0.1:{ports['s3']}"
     make_bucket(endpoint)
-    yield endpoint
+    yield f"s3://pages/kv?endpoint={endpoint}&region=us-east-1&anonymous=yes", process
     end(process)
 
 
-@pytest.fixture(scope="session")
-def mooncake_master(tmp_path_factory):
-    """A Mooncake master with a storage node of 256 MiB; yields the address of the master."""
+@pytest.fixture
+def mooncake_master(tmp_path):
+    """A Mooncake master with a storage node of 256 MiB; yields (url of a store in it, process of the
+    master).
+    """
     try:
         importlib.import_module("mooncake.store")
     except ImportError as error:
         missing(f"no Mooncake: pip install mooncake-transfer-engine-non-cuda, libibverbs1 ({error})")
-    folder, port = tmp_path_factory.mktemp("mooncake"), free_port()
+    folder, port = tmp_path, free_port()
     command = [Path(sys.executable).parent / "mooncake_master", "--rpc_address=127.0.0.1", f"--rpc_port={port}"]
     command += ["--metrics_host=127.0.0.1", f"--metrics_port={free_port()}", "--default_kv_lease_ttl=5000"]
     master = start(command, port, folder)
@@ -124,7 +126,7 @@ def mooncake_master(tmp_path_factory):
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
         node = subprocess.Popen([sys.executable, "-c", code], cwd=folder, text=True, **pipes)
     assert "ready" in node.stdout.readline()
-    yield f"127.0.0.1:{port}"
+    yield f"mooncake://127.0.0.1:{port}", master
     end(node)
     node.stdin.close()
     node.stdout.close()

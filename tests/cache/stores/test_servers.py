@@ -53,17 +53,54 @@ def test_valkey_conforms(valkey_server):
 
 def test_s3_conforms(s3_server):
     """All checks but the one about a capacity, which S3 has none of."""
-    url = f"s3://pages/kv?endpoint={s3_server}&region=us-east-1&anonymous=yes"
-    result = check_store(url).as_dict()
+    result = check_store(s3_server[0]).as_dict()
     assert result["failed"] == {}
     assert list(result["skipped"]) == ["capacity limits"]
 
 
 def test_mooncake_conforms(mooncake_master):
     """All checks but the one about a capacity, which is the storage nodes'."""
-    result = check_store(f"mooncake://{mooncake_master}").as_dict()
+    result = check_store(mooncake_master[0]).as_dict()
     assert result["failed"] == {}
     assert list(result["skipped"]) == ["capacity limits"]
+
+
+def test_s3_that_stands_still_costs_the_deadline(s3_server):
+    """Stopped in the middle of reads: those end in time, and after the server goes on every byte is right."""
+    url, process = s3_server
+    patient = open_store(url, SIZE)  # a first write makes the server prepare its volumes, which takes seconds
+    patient.put(1, names(4), views(4, 1), 0)
+    assert finish(patient, 1)[0].good == 4
+    patient.close()
+    store = open_store(f"{url}&deadline=2&workers=1", SIZE)
+    process.send_signal(signal.SIGSTOP)
+    try:
+        store.get_into(2, names(4), views(4), 0)
+        report, seconds = finish(store, 2)
+    finally:
+        process.send_signal(signal.SIGCONT)
+    assert (report.good, report.verdicts[0]) == (0, Verdict.FAILED)
+    assert seconds < 3.0
+    out = views(4)
+    store.get_into(3, names(4), out, 0)
+    assert finish(store, 3)[0].good == 4
+    assert out == views(4, 1)
+    store.close()
+
+
+def test_mooncake_without_its_master_is_a_failed_read(mooncake_master):
+    """Killed: lookups and reads end with a fault verdict, and the store still closes."""
+    url, master = mooncake_master
+    store = open_store(f"{url}?workers=1", SIZE)
+    store.put(1, names(4), views(4, 1), 0)
+    assert finish(store, 1)[0].good == 4
+    master.kill()
+    master.wait()
+    store.exists(2, names(4), 0)
+    assert finish(store, 2)[0].verdicts[0] is Verdict.FAILED
+    store.get_into(3, names(4), views(4), 0)
+    assert finish(store, 3)[0].good == 0
+    store.close()
 
 
 def test_a_killed_server_is_a_failed_read(filled):
