@@ -7,11 +7,11 @@ store give the same faults; a copy (deepcopy) goes on with the same dice.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from stagehold.cache.stores.dice import Dice
 from stagehold.cache.stores.operations import Kind
 from stagehold.cache.stores.protocol import Buffer, Progress, Store, Verdict
 
@@ -88,7 +88,7 @@ class FaultAdapter:
         self.name = f"{inner.name}+faults"
         self.inner = inner
         self.counts = dict.fromkeys(("reorder", "fail", "short", "corrupt", "stall"), 0)
-        self._random = random.Random(seed)  # noqa: S311 - reproducible on purpose
+        self._random = Dice(seed)
         self._plan = plan
         self._held: dict[int, _Held] = {}
         self._newest_done = -1

@@ -8,11 +8,11 @@ fast the disk was.
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from stagehold.cache.stores.dice import Dice
 from stagehold.cache.stores.operations import Kind
 from stagehold.cache.stores.protocol import Buffer, Progress, WaitableStore
 from stagehold.cache.stores.simulated import Delays
@@ -56,7 +56,7 @@ class DelayedStore:
     ) -> None:
         self.name = inner.name
         self.inner = inner
-        self._random = random.Random(seed)  # noqa: S311 - reproducible on purpose
+        self._random = Dice(seed)
         self._delays = delays or Delays()
         self._patience_seconds = patience_seconds
         self._clock = clock

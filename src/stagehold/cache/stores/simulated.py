@@ -8,11 +8,11 @@ stalls come from one seeded generator: the same calls in the same ticks give the
 
 from __future__ import annotations
 
-import random
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from stagehold.cache.stores.dice import Dice
 from stagehold.cache.stores.operations import Kind, Operation, operation
 from stagehold.cache.stores.page import HEADER_BYTES, WHOLE, Layout, encode_header, unpack_into
 from stagehold.cache.stores.protocol import Buffer, Progress, Verdict
@@ -58,10 +58,17 @@ class Medium:
         self.capacity_bytes = capacity_bytes
         self.used_bytes = 0
         self.evicted_pages = 0
-        self._pages: OrderedDict[bytes, bytes] = OrderedDict()
+        self._pages: dict[bytes, bytes] = {}
 
     def __contains__(self, name: bytes) -> bool:
         return name in self._pages
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Medium:
+        """Page objects never change, so a copy shares them."""
+        copied = Medium(self.capacity_bytes)
+        copied.used_bytes, copied.evicted_pages = self.used_bytes, self.evicted_pages
+        copied._pages = self._pages.copy()
+        return copied
 
     def names(self) -> list[bytes]:
         """Return the names held, least recently used first."""
@@ -69,9 +76,10 @@ class Medium:
 
     def read(self, name: bytes) -> bytes | None:
         """Return the page object and renew it, None where it is not held."""
-        if name in self._pages:
-            self._pages.move_to_end(name)
-        return self._pages.get(name)
+        raw = self._pages.pop(name, None)
+        if raw is not None:
+            self._pages[name] = raw
+        return raw
 
     def write(self, name: bytes, raw: bytes) -> bool:
         """Keep a page object, evicting the least recently used; False where it can never fit."""
@@ -121,7 +129,7 @@ class SimulatedStore:
             raise ValueError(f"pages_per_tick is {pages_per_tick}: expected at least 1, or None for no limit")
         self.name = name
         self.medium = medium if medium is not None else Medium()
-        self._random = random.Random(seed)  # noqa: S311 - reproducible on purpose
+        self._random = Dice(seed)
         self._delays = delays or Delays()
         self._rates = rates or Rates()
         self._pages_per_tick = pages_per_tick
