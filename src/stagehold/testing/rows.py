@@ -1,0 +1,123 @@
+"""Which declared rows a test run took: counted over the engines that it drove, and nothing else.
+
+Owns the count, and the list of rows that no run of one rank can take, each with its reason. It judges no test and
+changes no engine: an engine that closes is asked for its own figures.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from enum import IntEnum
+
+from stagehold.cache.moves import Moves
+from stagehold.cache.node import Node
+from stagehold.lifecycle.engine import Engine
+from stagehold.lifecycle.stats import Stats
+from stagehold.machines import MACHINES
+from stagehold.specs.declare import ANY, Kind, MachineSpec, Row
+from stagehold.specs.outcomes import Agreed
+from stagehold.specs.residency import RESIDENCY
+from stagehold.specs.tick import TICK
+
+HOST_TIER = "the host tier finds pages by key, beside the tree: no node's residency changes with them"
+
+UNREACHABLE: Mapping[str, str] = {
+    "write.offered.drop": "a passing state: the offer that it is born with is worked off before any decree",
+    "residency.unborn.birth.FETCHED": HOST_TIER,
+    "residency.device.backed_up": HOST_TIER,
+    "residency.both.evict": HOST_TIER,
+    "residency.both.evict_host": HOST_TIER,
+    "residency.staging.load": HOST_TIER,
+    "residency.staging.recomputed": HOST_TIER,
+    "residency.staging.evict_host.TOMBSTONE": HOST_TIER,
+    "residency.staging.evict_host.DELETE": HOST_TIER,
+    "residency.tombstone.stage": HOST_TIER,
+    "tick.agreeing.agreed.QUARANTINE": "a policy of groups of ranks; one rank agrees with itself",
+    "tick.agreeing.timeout": "one rank waits for nobody",
+}
+"""Rows that the suite cannot take, with the reason; at most twelve, and none of them may turn out to be taken."""
+
+MOST_UNREACHABLE = 12
+
+
+def row_name(spec: MachineSpec, row: Row) -> str:
+    """`machine.source.event.OUTCOME`; a row from every state is one row, with source `*`."""
+    source = row.source.name.lower() if isinstance(row.source, IntEnum) else row.source
+    outcome = f".{row.outcome.name}" if row.outcome is not None else ""
+    return f"{spec.name}.{source}.{row.event}{outcome}"
+
+
+def all_rows() -> list[str]:
+    """Every declared row of the seven machines."""
+    return [row_name(spec, row) for spec in MACHINES for row in spec.rows]
+
+
+def _declared() -> dict[str, str]:
+    """From the name of a row written out for one state, as `Stats` has it, to that of the row as declared."""
+    declared = {row_name(spec, row): row_name(spec, row) for spec in MACHINES for row in spec.expanded()}
+    for spec in MACHINES:
+        for row in (row for row in spec.rows if row.source == ANY):
+            for state in (state for state in spec.states if state.kind is not Kind.TERMINAL):
+                declared[row_name(spec, row.model_copy(update={"source": state.name}))] = row_name(spec, row)
+    return declared
+
+
+DECLARED = _declared()
+
+PASS = [
+    row_name(TICK, row)
+    for row in TICK.rows
+    if row.source != ANY and row.event != "timeout" and row.outcome in (None, Agreed.SAME)
+]
+"""What every tick that comes to its end has stepped; these rows leave no record."""
+
+
+class RowsTaken:
+    """`counts`: how often each declared row was taken by what happened while `listening`."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def add(self, stats: Stats) -> None:
+        """Enter the figures of an engine that has ended."""
+        for name, count in stats.rows_taken.items():
+            self.counts[DECLARED[name]] += count
+        self.counts.update(dict.fromkeys(PASS, stats.ticks))
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Enter every engine that is closed within the block, and every move that a checked tree asserts."""
+        close, step = Engine.close, Moves.step
+
+        def closed(engine: Engine) -> None:
+            was_open = not engine._closed  # noqa: SLF001 - a second close says nothing new
+            close(engine)
+            if was_open:
+                self.add(engine.stats())
+
+        def stepped(moves: Moves, node: Node, component: str, event: str, outcome: IntEnum | None = None) -> None:
+            place = moves.places.get((node, component))
+            step(moves, node, component, event, outcome)
+            assert place is not None, "a move of what is gone is refused"
+            self.counts[_residency_row(place, event, outcome)] += 1
+
+        Engine.close, Moves.step = closed, stepped  # type: ignore[method-assign, assignment]
+        try:
+            yield
+        finally:
+            Engine.close, Moves.step = close, step  # type: ignore[method-assign]
+
+    def untaken(self) -> list[str]:
+        """Rows that were not taken and are not listed as unreachable, in order of declaration."""
+        return [name for name in all_rows() if not self.counts[name] and name not in UNREACHABLE]
+
+    def reached(self) -> list[str]:
+        """Rows that are listed as unreachable and were taken all the same: their reason has gone."""
+        return [name for name in UNREACHABLE if self.counts[name]]
+
+
+def _residency_row(place: IntEnum, event: str, outcome: IntEnum | None) -> str:
+    name = f"{RESIDENCY.name}.{place.name.lower()}.{event}"
+    return DECLARED[f"{name}.{outcome.name}" if outcome is not None else name]
