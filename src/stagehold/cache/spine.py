@@ -18,7 +18,7 @@ from stagehold.cache.holds import Holds
 from stagehold.cache.keys import Chain, block_pages
 from stagehold.cache.match import Index
 from stagehold.cache.moves import Moves
-from stagehold.cache.node import Cell, Node, new_root
+from stagehold.cache.node import NIL, Cell, Node, new_root
 from stagehold.cache.pools import Pool
 from stagehold.cache.recency import EvictionOrder, LeafLRU
 
@@ -191,6 +191,7 @@ class Spine:
     def _bereaved(self, parent: Node) -> None:
         if parent.parent is parent:
             del self.index.roots[parent.keys[0]]
+            parent.parent = NIL  # a root is its own parent, and would wait for the collector
         elif not parent.held:
             self.order.offer(parent)
 
@@ -206,6 +207,7 @@ class Spine:
     def bared(self, component: str, node: Node) -> None:
         """Note that a component's slots at a node are about to go while the node stays."""
         self.changes += 1
+        self.changes += 1
         if self.moves is not None:
             self.moves.emptied(node, component)
         if self.log is not None:
@@ -213,6 +215,7 @@ class Spine:
 
     def filled(self, component: str, node: Node) -> None:
         """Note that a component's slots have come to a node that had none."""
+        self.changes += 1
         self.changes += 1
         if self.moves is not None:
             self.moves.step(node, component, "attach")

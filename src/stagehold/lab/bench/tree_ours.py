@@ -71,7 +71,9 @@ class OurTree:
         """Insert what of a text is not live."""
         live = self.tree.match(chain)
         if live < chain.n_pages:
-            self.tree.insert(chain, live, chain.n_pages, self.slots(chain.n_pages - live))
+            known = self.tree.insert(chain, live, chain.n_pages, self.slots(chain.n_pages - live)).duplicates
+            for name, mine in known.items():
+                self.tree.pools[name].free(mine)
 
     def chains(self, job: work.Job) -> list[Chain]:
         """Fresh chains over the probes in turn: no key object of theirs is one that the tree holds."""
