@@ -1,5 +1,6 @@
 """The packed store: what the file store promises, with many pages to a file."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 from stagehold.cache.stores.packed import PackedStore
 from stagehold.cache.stores.page import HEADER_BYTES
 from stagehold.cache.stores.protocol import Verdict
-from stagehold.cache.stores.segment import segment_bytes
+from stagehold.cache.stores.segment import Segment, segment_bytes
 
 SIZE = 4096
 SMALL = 8 * segment_bytes(SIZE, 4)
@@ -134,6 +135,41 @@ def test_a_handle_without_room_of_its_own_takes_over_from_the_dead(open_at, tmp_
     first._segments.clear()
     assert put(second, names(1, 99)) == [Verdict.STORED]
     assert get(second, names(1, 99)) == [Verdict.HIT]
+
+
+def test_a_slot_that_is_being_read_is_not_used_again(open_at, tmp_path, monkeypatch):
+    """While a thread reads a page, so many others come that its slot would be next."""
+    store = open_at(tmp_path)
+    put(store, names(32))
+    read = Segment.read
+
+    def read_slowly(segment, *arguments):
+        monkeypatch.setattr(Segment, "read", read)
+        put(store, names(33, 50))
+        return read(segment, *arguments)
+
+    monkeypatch.setattr(Segment, "read", read_slowly)
+    assert get(store, names(1)) == [Verdict.HIT]
+    assert store.alarms == {}
+
+
+def test_a_write_that_breaks_off_leaves_an_empty_slot(open_at, tmp_path, monkeypatch):
+    """Between body and header of a reused slot there is no page, neither the old one nor the new."""
+    store = open_at(tmp_path)
+    put(store, names(32))
+    oldest = store._own[names(1)[0]]
+    write = os.pwrite
+
+    def break_off(descriptor, raw, place):
+        if any(raw):
+            raise OSError(errno.EIO, "the cable came off")
+        return write(descriptor, raw, place)
+
+    monkeypatch.setattr(os, "pwrite", break_off)
+    with pytest.raises(OSError, match="cable"):
+        put(store, names(1, 99))
+    assert not oldest.segment.holds(oldest.slot, names(1)[0])
+    assert not oldest.segment.holds(oldest.slot, names(1, 99)[0])
 
 
 @pytest.mark.parametrize(
