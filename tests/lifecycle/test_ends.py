@@ -79,7 +79,7 @@ def test_a_store_in_the_middle_of_its_work_is_waited_for(tmp_path):
     threads = set(threading.enumerate())
     with Hand(store=WorkerStore(Noted(tmp_path)), prefetch_policy=PrefetchPolicy.BEST_EFFORT) as h:
         h.run("a", h.prompt(30))
-        h.tick(2)
+        h.until(lambda: len(begun) > 1)
     assert len(begun) == len(ended) > 1
     assert threads == set(threading.enumerate())
     assert {} == h.engine.stats().owned
