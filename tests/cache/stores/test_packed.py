@@ -170,6 +170,7 @@ def test_a_write_that_breaks_off_leaves_an_empty_slot(open_at, tmp_path, monkeyp
         put(store, names(1, 99))
     assert not oldest.segment.holds(oldest.slot, names(1)[0])
     assert not oldest.segment.holds(oldest.slot, names(1, 99)[0])
+    assert store._free == [oldest]
 
 
 @pytest.mark.parametrize(

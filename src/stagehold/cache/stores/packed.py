@@ -140,14 +140,17 @@ class PackedStore:
             if place is None:
                 return Verdict.REFUSED
             self._busy[place] += 1
-        with self._in_use(place):
-            whole = place.segment.write(place.slot, header, body)
-        with self._lock:
-            if whole and name not in self._own:
-                self._own[name] = place
-            else:  # cut short by a full disk, or written by another thread meanwhile
-                place.segment.wipe(place.slot)
-                self._free.append(place)
+        whole = False
+        try:
+            with self._in_use(place):
+                whole = place.segment.write(place.slot, header, body)
+        finally:
+            with self._lock:
+                if whole and name not in self._own:
+                    self._own[name] = place
+                else:  # cut short by a full disk, failed, or written by another thread meanwhile
+                    self._free.append(place)
+                    place.segment.wipe(place.slot)
         return Verdict.STORED if whole else Verdict.REFUSED
 
     @contextmanager
