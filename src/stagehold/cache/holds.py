@@ -61,23 +61,25 @@ class Holds:
         """Protect the path down to the end of `node`."""
         serial = self.serial = self.serial + 1
         self.holders[serial] = node
-        receipt: Receipt = _new(Receipt, (kind, serial, node.end))
-        node.held += 1
-        while node.held == 1:
-            self.evictable -= node.end - node.start
+        end = node.end
+        while not node.held:
+            node.held = 1
             node = node.parent
-            node.held += 1
+        node.held += 1
+        # Runs of a path touch, so the pages newly protected are those behind the first one held before.
+        self.evictable -= end - node.end
+        receipt: Receipt = _new(Receipt, (kind, serial, end))
         return receipt
 
     def give(self, receipt: Receipt) -> None:
         """Take a receipt back; refuses one that is not out, and changes nothing then."""
         leaf = node = self.holder(receipt)
         del self.holders[receipt.serial]
-        node.held -= 1
-        while not node.held:
-            self.evictable += node.end - node.start
+        while node.held == 1:
+            node.held = 0
             node = node.parent
-            node.held -= 1
+        node.held -= 1
+        self.evictable += receipt.pages - node.end
         if not (leaf.held or leaf.children):
             self.order.offer(leaf)
 
@@ -95,11 +97,11 @@ class Holds:
         self.pins[receipt.serial] = node
         pinheld = self.pinheld
         while node.end and node not in pinheld:
-            self.pinned += node.end - node.start
             pinheld[node] = 1
             node = node.parent
         if node.end:
             pinheld[node] += 1
+        self.pinned += receipt.pages - node.end
         return receipt
 
     def unpin(self, receipt: Receipt) -> None:
@@ -108,11 +110,11 @@ class Holds:
         del self.pins[receipt.serial]
         pinheld = self.pinheld
         while node.end and pinheld[node] == 1:
-            self.pinned -= node.end - node.start
             del pinheld[node]
             node = node.parent
         if node.end:
             pinheld[node] -= 1
+        self.pinned -= receipt.pages - node.end
         self.give(receipt)
 
     def split(self, upper: Node, lower: Node) -> None:
@@ -124,19 +126,13 @@ class Holds:
 
     def uncharged(self, node: Node, pages: int) -> int:
         """Pages of the path down to boundary `pages` inside `node` that no pin is charged for."""
-        cost, end = 0, pages
         while node.end and node not in self.pinheld:
-            cost += end - node.start
             node = node.parent
-            end = node.end
-        return cost
+        return max(0, pages - node.end)
 
 
 def unprotected(node: Node, pages: int) -> int:
     """Pages of the path down to boundary `pages` inside `node` that no hold protects."""
-    cost, end = 0, pages
     while not node.held:
-        cost += end - node.start
         node = node.parent
-        end = node.end
-    return cost
+    return max(0, pages - node.end)

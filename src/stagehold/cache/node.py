@@ -58,7 +58,7 @@ def new_root() -> Node:
     """Return a node of no pages, its own parent, in no ring."""
     root = Node(NIL, 0, 0)
     root.parent = root
-    root.held = 1  # for ever: no climb goes past a root, and no victim is one
+    root.held = 2  # for ever: no climb passes a root, going up at 0 or down at 1, and no victim is one
     return root
 
 

@@ -3,8 +3,8 @@
 Owns the cells of one component and every change of them. Knows neither which boundaries are valid nor what a component
 is for; never changes the structure of the tree: what it needs of it, it asks the `Host` for.
 
-A node is in the ring while it has slots and no lock. The ring runs from the least recently used on; what
-leaves a lock counts as used just then.
+A node with slots and no lock is in the ring, which runs from the least recently used on. A locked one may be in it and
+is passed over; what leaves its last lock counts as used just then.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Cells:
         if theirs.slots:
             size = upper.end - upper.start
             mine.slots, theirs.slots = theirs.slots[:size], theirs.slots[size:]
-            if not mine.locks:
+            if theirs.older is not NIL:
                 self._insert_before(lower, upper)
 
     def rehomed(self, node: Node, old: tuple[int, ...]) -> None:
@@ -113,13 +113,14 @@ class Cells:
         self._insert_before(self.ring, node)
         self.host.filled(self.name, node)
 
-    # -- recency: a ring of the nodes with slots and without locks, oldest first -----------------------------
+    # -- recency: a ring of the nodes with slots, oldest first -----------------------------
 
     def ring_members(self) -> list[Node]:
-        """Nodes in the ring, oldest first."""
+        """Nodes in the ring that are not locked, oldest first."""
         found, node = [], self.ring.cells[self.at].newer
         while node is not self.ring:
-            found.append(node)
+            if not node.cells[self.at].locks:
+                found.append(node)
             node = node.cells[self.at].newer
         return found
 
@@ -142,6 +143,14 @@ class Cells:
         newer.cells[at].older = older
         cell.older = cell.newer = NIL
 
+    def _place_before(self, place: Node, node: Node) -> None:
+        """Move a node of the ring, or of none, to just before `place`."""
+        cell = node.cells[self.at]
+        if cell.newer is not place:
+            if cell.older is not NIL:
+                self._cut(node)
+            self._insert_before(place, node)
+
     def renew(self, node: Node, top: int) -> None:
         """Make the nodes of a path from the one that holds page `top` down to `node` the newest, the end last."""
         at, place = self.at, self.ring
@@ -149,8 +158,7 @@ class Cells:
             cell = node.cells[at]
             if cell.slots and not cell.locks:
                 if cell.newer is not place:
-                    self._cut(node)
-                    self._insert_before(place, node)
+                    self._place_before(place, node)
                 place = node
             node = node.parent
 
@@ -164,8 +172,7 @@ class Cells:
             top = first
         while node.end > top:
             cell = node.cells[at]
-            if cell.slots and not cell.locks:
-                self._cut(node)
+            if not cell.locks:
                 self.evictable -= len(cell.slots)
             cell.locks += 1
             start = node.start
@@ -184,8 +191,9 @@ class Cells:
             cell = node.cells[at]
             cell.locks -= 1
             if cell.slots and not cell.locks:
-                self._insert_before(place, node)
                 self.evictable += len(cell.slots)
+                if cell.newer is not place:
+                    self._place_before(place, node)
                 place = node
             node = node.parent
 
@@ -213,8 +221,12 @@ class Cells:
             node = self.ring.cells[at].newer
             if node is self.ring:
                 break
-            freed += len(node.cells[at].slots)
-            self.vacate(node)
+            cell = node.cells[at]
+            if cell.locks:
+                self._cut(node)
+            else:
+                freed += len(cell.slots)
+                self.vacate(node)
         return freed
 
     def vacate(self, node: Node) -> None:

@@ -28,6 +28,12 @@ class Checkpoints(Component):
         """Only the boundary itself: the page before it stands for it."""
         return end - 1
 
+    def touch(self, node: Node) -> None:
+        """Count a use of the checkpoint at the end of `node`, if there is one."""
+        cell = node.cells[self.at]
+        if cell.newer is not self.ring and cell.slots and not cell.locks:
+            self._place_before(self.ring, node)
+
     def retreat(self, node: Node, at: int) -> tuple[Node, int]:
         """Go to the node's start unless its end is the boundary and has a checkpoint."""
         if not at or (at == node.end and node.cells[self.at].slots):

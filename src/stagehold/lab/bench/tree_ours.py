@@ -52,12 +52,12 @@ class OurTree:
         self.tree = Tree(page, pools, components=parts)
         for text in work.chats(turns):
             self.publish(Chain(SPACE, text, page))
+        self.nodes_built, self.bytes_built = self.tree.nodes, self.bytes_per_node()
         self.probes = {length: work.probes(length) for length in lengths}
         for length, texts in self.probes.items():
             for text in texts:
                 for end in range(work.STRIDE[length], length + 1, work.STRIDE[length]):
                     self.publish(Chain(SPACE, text[:end], page))
-        self.nodes_built, self.bytes_built = self.tree.nodes, self.bytes_per_node()
 
     # -- calls ---------------------------------------------------------------------------------------------
 
