@@ -21,6 +21,7 @@ from stagehold.cache.events import Change, Reason
 from stagehold.cache.keys import Chain, Namespace
 from stagehold.cache.node import Node
 from stagehold.cache.pools import Pool
+from stagehold.cache.recency import LeafLRU
 from stagehold.cache.tree import Tree
 from stagehold.specs.outcomes import Birth
 from stagehold.testing.tree_trial import text_tokens
@@ -440,3 +441,23 @@ def test_tokens_beyond_the_last_whole_page_are_no_page():
     put(tree, "aa")
     chain = Chain(Namespace("model"), np.array([*text_tokens("aa", PAGE), 7, 7]), PAGE)
     assert (2, 2) == (chain.n_pages, tree.full_match(chain))
+
+
+class FirstInFirstOut(LeafLRU):
+    """Another order behind the same seam: a second use renews nothing."""
+
+    def used(self, node):
+        if not node.stamp:
+            super().used(node)
+
+
+def test_another_order_fits_the_seam():
+    """The tree asks for a victim and tells of uses; what it makes of them is the order's."""
+    orders = {LeafLRU: "b", FirstInFirstOut: "a"}
+    for order, first in orders.items():
+        tree = tree_of(order=order())
+        for text in "ab":
+            put(tree, text)
+        tree.touch(chain_of("a"), 1)
+        tree.evict(1)
+        assert 0 == tree.full_match(chain_of(first))

@@ -525,6 +525,8 @@ def test_a_fourth_component_needs_no_change_of_the_tree():
     assert 1 == tree.evict(1, "draft")
     assert 0 == tree.joint_match(chain)
     tree.check()
+    assert [FULL, SWA, STATE, "draft"] == [each.name for each in tree.components]
+    assert [5, 3, 1, 5] == [each.staging_demand(2, 5) for each in tree.components]
     assert 5 == tree.flush()
     assert {FULL: 40, SWA: 40, STATE: 40, "draft": 40} == free_counts(tree)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from stagehold.cache.components.base import Component
 from stagehold.cache.components.cells import nodes_between
-from stagehold.cache.components.full import FULL
+from stagehold.cache.components.full import SPINE
 from stagehold.cache.errors import InvariantBroken
 from stagehold.cache.node import NIL, Node
 from stagehold.cache.recency import LeafLRU
@@ -123,7 +123,7 @@ def check_part(part: Component, nodes: Sequence[Node]) -> None:
 
 def owned_slots(spine: Spine, component: str) -> list[int]:
     """All slots of a component that the tree owns."""
-    if component == FULL:
+    if component == SPINE:
         return [slot for node in nodes_of(spine) for slot in node.slots]
     at = spine.part(component).at
     return [slot for node in nodes_of(spine) for slot in node.cells[at].slots]
@@ -141,7 +141,7 @@ def check_slots(spine: Spine, nodes: Sequence[Node]) -> None:
 def check_moves(spine: Spine, nodes: Sequence[Node]) -> None:
     """Residency by the rows agrees with what the nodes hold."""
     assert spine.moves is not None
-    count = {(node, FULL): ResidencyState.DEVICE for node in nodes}
+    count = {(node, SPINE): ResidencyState.DEVICE for node in nodes}
     for part in spine.parts:
         for node in nodes:
             bare = not node.cells[part.at].slots

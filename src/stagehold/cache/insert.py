@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from stagehold.cache.components.base import Component, Span
 from stagehold.cache.components.cells import nodes_between
-from stagehold.cache.components.full import FULL
+from stagehold.cache.components.full import SPINE
 from stagehold.cache.errors import SpanRefused
 from stagehold.cache.keys import Chain
 from stagehold.cache.node import Node
@@ -77,8 +77,8 @@ def check(spine: Spine, chain: Chain, span: tuple[int, int], slots: Mapping[str,
             known += 1
             if len(mine) > (end - start if part.per_page else 1):
                 raise SpanRefused(f"pages {start} to {end}: {len(mine)} {part.name} slots are too many")
-    if len(slots.get(FULL, ())) != end - start or len(slots) != known:
-        raise SpanRefused(f"pages {start} to {end}: expected as many {FULL} slots and known components, got {slots}")
+    if len(slots.get(SPINE, ())) != end - start or len(slots) != known:
+        raise SpanRefused(f"pages {start} to {end}: expected as many {SPINE} slots and known components, got {slots}")
 
 
 def extend(spine: Spine, chain: Chain, end: int, slots: Mapping[str, Sequence[int]], node: Node) -> None:
@@ -89,7 +89,7 @@ def extend(spine: Spine, chain: Chain, end: int, slots: Mapping[str, Sequence[in
         if part.per_page and node.end < first and first not in cuts:
             cuts.append(first)
     cuts.sort()
-    full = slots[FULL]
+    full = slots[SPINE]
     base = end - len(full)
     for cut in cuts:
         start = node.end
@@ -116,7 +116,7 @@ def recover(spine: Spine, offer: Offer, live: int) -> dict[str, list[int]]:
                 fill(spine, part, offer, hole, used)
     duplicates = {}
     for name, slots in offer.slots.items():
-        whole = name == FULL or spine.part(name).per_page
+        whole = name == SPINE or spine.part(name).per_page
         known = slots[: max(0, live - offer.first(name))] if whole or live == offer.end else ()
         duplicates[name] = [slot for slot in known if slot not in used[name]]
     return duplicates
@@ -135,10 +135,10 @@ def fill(spine: Spine, part: Component, offer: Offer, hole: Span, used: dict[str
         slots = offer.of(part.name, node.start, node.end) if part.per_page else tuple(offer.slots[part.name])
         part.fill(node, slots)
         used[part.name].update(slots)
-        fresh = offer.of(FULL, node.start, node.end)
+        fresh = offer.of(SPINE, node.start, node.end)
         if part.rebuilds and not node.held and node.slots != fresh:
             old, node.slots = node.slots, fresh
-            used[FULL].update(fresh)
+            used[SPINE].update(fresh)
             for other in spine.parts:
                 other.rehomed(node, old)
             spine.pool.free(old)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from stagehold.cache.claims import Claims
 from stagehold.cache.components.base import Component, Span
-from stagehold.cache.components.full import FULL
+from stagehold.cache.components.full import SPINE
 from stagehold.cache.errors import CacheRefused, SpanRefused
 from stagehold.cache.events import Change, ChangeEvent, Reason, Tier
 from stagehold.cache.holds import Holds
@@ -36,12 +36,12 @@ class Spine:
         checked: bool = False,
         events: bool = False,
     ) -> None:
-        names = [FULL, *(part.name for part in components)]
+        names = [SPINE, *(part.name for part in components)]
         if sorted(pools) != sorted(names):
             raise CacheRefused(f"tree: components {sorted(names)} need a pool each, got {sorted(pools)}")
         self.page_size = page_size
         self.pools = dict(pools)
-        self.pool = pools[FULL]
+        self.pool = pools[SPINE]
         self.order: EvictionOrder = LeafLRU() if order is None else order
         self.index = Index(page_size, block_pages(page_size))
         self.holds = Holds(self.order)
@@ -62,7 +62,7 @@ class Spine:
         for part in self.parts:
             if part.name == component:
                 return part
-        raise CacheRefused(f"tree: no component {component!r} beside {FULL!r}; there are {sorted(self.pools)}")
+        raise CacheRefused(f"tree: no component {component!r} beside {SPINE!r}; there are {sorted(self.pools)}")
 
     # -- places --------------------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class Spine:
         if self.claims.nodes:
             self.claims.split(upper, lower)
         if self.moves is not None:
-            self.moves.divided(upper, lower, FULL, bare=False)
+            self.moves.divided(upper, lower, SPINE, bare=False)
             for part in self.parts:
                 self.moves.divided(upper, lower, part.name, bare=not upper.cells[part.at].slots)
         self.nodes += 1
@@ -134,7 +134,7 @@ class Spine:
         for part, own in zip(parts, others, strict=False):
             part.born(node, own)
         if self.moves is not None:
-            self.moves.born(node, FULL, bare=False)
+            self.moves.born(node, SPINE, bare=False)
             for part, own in zip(self.parts, others, strict=True):
                 self.moves.born(node, part.name, bare=not own)
         if not parent.children:
@@ -174,7 +174,7 @@ class Spine:
             part.gone(leaf)
         if self.moves is not None:
             names = tuple(part.name for part in self.parts)
-            self.moves.removed(leaf, FULL, names, evicted=reason is Reason.EVICTED)
+            self.moves.removed(leaf, SPINE, names, evicted=reason is Reason.EVICTED)
         parent, size = leaf.parent, leaf.end - leaf.start
         self.nodes -= 1
         self.changes += 1
@@ -198,7 +198,7 @@ class Spine:
     # -- records -------------------------------------------------------------------------------------------
 
     def record(
-        self, change: Change, reason: Reason, span: Span, keys: tuple[bytes, ...], component: str = FULL
+        self, change: Change, reason: Reason, span: Span, keys: tuple[bytes, ...], component: str = SPINE
     ) -> None:
         """Append a change event; only called where somebody asked for events."""
         assert self.log is not None

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from stagehold.cache.check import check, owned_slots
-from stagehold.cache.components.base import Cut, Span
+from stagehold.cache.components.base import Cut, Declared, Span
 from stagehold.cache.components.cells import nodes_between
-from stagehold.cache.components.full import FULL
+from stagehold.cache.components.full import SPINE, Full
 from stagehold.cache.errors import ClaimRefused, FlushRefused, InvariantBroken, ReceiptRefused
 from stagehold.cache.events import ChangeEvent, Reason
 from stagehold.cache.holds import EMPTY, LOCK, PIN, SPAN, Hold, Receipt, unprotected
@@ -71,18 +71,18 @@ class Tree(Spine):
                 break
         return node, at
 
-    def slots(self, chain: Chain, start: int, end: int, component: str = FULL) -> list[int]:
+    def slots(self, chain: Chain, start: int, end: int, component: str = SPINE) -> list[int]:
         """Slots of pages [start, end), live and without a hole; one per page, or one at `end`."""
         node = self.covering(chain, start, end)
-        return slots_between(node, start, end) if component == FULL else self.part(component).slots(node, start, end)
+        return slots_between(node, start, end) if component == SPINE else self.part(component).slots(node, start, end)
 
-    def missing(self, chain: Chain, start: int, end: int, component: str = FULL) -> list[Span]:
+    def missing(self, chain: Chain, start: int, end: int, component: str = SPINE) -> list[Span]:
         """Spans of [start, end) that the component does not have: merged, half-open, in page order.
 
         Tombstones inside the live prefix and everything behind it; a checkpoint is asked for at `end` alone.
         """
         node, live = self.index.locate(chain, self.limit(chain, end))
-        if component == FULL:
+        if component == SPINE:
             return [Span(max(live, start), end)] if max(live, start) < end else []
         return self.part(component).missing(node, live, Span(start, end))
 
@@ -94,9 +94,14 @@ class Tree(Spine):
         """Pages that would be newly charged if this live prefix were pinned now."""
         return self.holds.uncharged(self.covering(chain, 0, pages), pages) if pages else 0
 
-    def evictable_slots(self, component: str = FULL) -> int:
+    @property
+    def components(self) -> tuple[Declared, ...]:
+        """What is declared of each component, the one that carries the tree first."""
+        return (Full(), *self.parts)
+
+    def evictable_slots(self, component: str = SPINE) -> int:
         """Slots of the component that `evict` could free now."""
-        return self.holds.evictable if component == FULL else self.part(component).evictable
+        return self.holds.evictable if component == SPINE else self.part(component).evictable
 
     def stats(self) -> TreeStats:
         """Return the sizes now."""
@@ -218,7 +223,7 @@ class Tree(Spine):
         component with checkpoints brings at most one, for boundary `end`. Refuses a span that does not join
         the live prefix.
         """
-        return insert(self, chain, (start, end), {FULL: slots} if isinstance(slots, list | tuple) else slots)
+        return insert(self, chain, (start, end), {SPINE: slots} if isinstance(slots, list | tuple) else slots)
 
     def attach(
         self, chain: Chain, end: int, spans: Sequence[Span], slots: Sequence[int], *, component: str
@@ -245,12 +250,12 @@ class Tree(Spine):
                     break
         return cuts
 
-    def evict(self, n: int, component: str = FULL) -> int:
+    def evict(self, n: int, component: str = SPINE) -> int:
         """Free at least `n` slots of the component if its evictable ones allow; returns how many were freed.
 
         A pass that frees nothing while the books say that it could raises InvariantBroken with the blockers.
         """
-        freed = self._evict_pages(n) if component == FULL else self.part(component).evict(n)
+        freed = self._evict_pages(n) if component == SPINE else self.part(component).evict(n)
         if not freed and n > 0 and self.evictable_slots(component):
             raise InvariantBroken(
                 f"evict {component}: nothing freed of {self.evictable_slots(component)}; {self._blockers()}"
@@ -305,7 +310,7 @@ class Tree(Spine):
         assert not self.total, f"flush left {self.total} pages"
         return pages
 
-    def owned(self, component: str = FULL) -> list[int]:
+    def owned(self, component: str = SPINE) -> list[int]:
         """Return all slots of the component that the tree owns, for the ledger."""
         return owned_slots(self, component)
 

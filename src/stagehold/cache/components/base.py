@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from stagehold.cache.components.cells import Cells, nodes_between
 from stagehold.cache.errors import AttachRefused, SpanRefused
@@ -34,6 +34,29 @@ class Cut(NamedTuple):
     """A node boundary that a change made at `page` of a path: queued writes and pins over it follow."""
 
     page: int
+
+
+class Declared(Protocol):
+    """What every component declares, the one that carries the tree included."""
+
+    @property
+    def name(self) -> str:
+        """Name of the component, of its pool, and of its part in object names."""
+
+    splice: Splice
+    per_page: bool
+    gates: bool
+    priority: int
+    copies_on_use: bool
+
+    def staging_demand(self, anchor: int, suffix: int) -> int:
+        """Staging units that a hold of `suffix` pages behind `anchor` live pages needs of this component."""
+
+    def reservation(self, extend: int, new: int, chunk: int) -> int:
+        """Slots that a request reserves: it computes `extend` pages in chunks, then grows by `new`."""
+
+    def fits(self, need: int, room: int) -> bool:
+        """Whether a need fits into `room` free and evictable slots."""
 
 
 class Component(Cells):

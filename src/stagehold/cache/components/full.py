@@ -9,6 +9,9 @@ from stagehold.cache.components.base import Splice
 
 FULL = "full"
 
+SPINE = FULL
+"""The component that carries the tree, for modules that need not know which one that is."""
+
 
 class Full:
     """What the lifecycle asks a component, answered for the one that the tree itself is made of."""

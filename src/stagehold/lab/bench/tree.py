@@ -132,7 +132,7 @@ def sizes(ours: OurTree) -> dict[str, float]:
     """Nodes, bytes of each, and the dearest single eviction on the way to an empty tree."""
     nodes, each = ours.nodes_built, ours.bytes_built
     drained = ours.drain()
-    return {"nodes": nodes, "bytes_per_node": each, "worst_eviction_cpu_us": max(drained) / 1e3}
+    return {"nodes": nodes, "bytes_per_node": each, "worst_eviction_cpu_us": max(drained, default=0) / 1e3}
 
 
 def bench_tree(
