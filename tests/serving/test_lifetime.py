@@ -23,17 +23,17 @@ def resident():
 
 def life(number):
     config = EngineConfig(
-        page_size=16, device_pages=128, staging_pages=128, largest_request_tokens=256,
+        page_size=16, device_pages=32, staging_pages=32, largest_request_tokens=256,
         host_memory_mode=HostMode.BUFFER_ONLY, prefetch_threshold_tokens=16,
         parts=LAYOUT.parts, page_part_bytes=LAYOUT.page_part_bytes,
     )
     engine = Engine(config, store=SimulatedStore(number))
     scheduler = Scheduler(engine, PatternRunner(LAYOUT, engine.device_bytes.tensor))
-    for i in range(4):
-        scheduler.submit(f"r{i}", TOKENS[: 60 + i], Namespace(model="m"), 4)
+    for i in range(2):
+        scheduler.submit(f"r{i}", TOKENS[: 60 + i], Namespace(model="m"), 2)
     while not scheduler.idle:
         scheduler.step()
-    engine.drain(200)
+    engine.drain(50)
     engine.close()
     return weakref.ref(engine)
 
