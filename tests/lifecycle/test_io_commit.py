@@ -281,7 +281,7 @@ def test_declining_a_launch_allocates_nothing(hand):
     h.tick()
     assert (RequestState.RETRY, 1) == (h.engine.state_of(b), h.machine(b).issues)
     assert {"query": 1} == h.books()
-    assert 1 == h.engine.stats().counts["decline_query_rate"]
+    assert {"query_rate": 1} == h.engine.stats().declines
 
 
 def test_a_hold_that_stays_parked_expires_at_the_park_limit(hand):

@@ -190,7 +190,7 @@ def test_an_evicted_tail_is_given_up_and_the_head_written(hand):
     h.shrink(tokens, 2)
     ended(h)
     assert [True, True, False, False] == [h.store.contains(name) for name in h.names(tokens)]
-    assert (2, 2) == (h.engine.stats().stored_pages, h.engine.stats().counts["evicted_unwritten_pages"])
+    assert (2, 2) == (h.engine.stats().stored_pages, h.engine.stats().evicted_unwritten_pages)
     assert 0 == h.core.beliefs.flying
 
 

@@ -80,12 +80,14 @@ class AdmissionRules:
         hold.data.visitor = m.number
         core.post(core.steps.hold.plan, hold)
 
-    def unlock(self, m: Machine, _arg: Any) -> None:
-        """Give the lock back and leave the hold to its claimants."""
+    def unlock(self, m: Machine, _arg: Any) -> int:
+        """Give the lock back and leave the hold to its claimants; the record says how many tokens are put off."""
         hold = self.core.holds[m.data.hold]
         self._unlock(m)
         hold.data.visitor = 0
         self.core.post(self.core.steps.hold.unplan, hold)
+        tokens: int = m.data.claim_tokens
+        return tokens
 
     def _unlock(self, m: Machine) -> None:
         self.core.tree.unlock(m.data.lock)

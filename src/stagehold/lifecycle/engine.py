@@ -323,7 +323,7 @@ class Engine:
         `pause` is called between ticks, for stores whose time is not the tick's.
         """
         core = self._parts.core
-        before = core.counts["stored_pages"]
+        before = self.stats().stored_pages
         pending: int = sum(w.data.pages for w in core.writes.values() if w.state is not WriteState.DRAINING)
         for _ in range(ticks):
             if not core.writes:
@@ -335,7 +335,7 @@ class Engine:
             if w.state is WriteState.QUEUED:
                 core.steps.write.drop(w)
                 core.settle()
-        return max(0, pending - (core.counts["stored_pages"] - before))
+        return max(0, pending - (self.stats().stored_pages - before))
 
     @exclusive
     def close(self) -> None:

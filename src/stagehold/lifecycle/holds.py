@@ -158,9 +158,10 @@ class HoldRules:
 
     # Effects: the end of a fetch
 
-    def verified(self, h: Machine, _good: int) -> None:
-        """Every page is there and right."""
+    def verified(self, h: Machine, good: int) -> int:
+        """Every page is there and right; the record says how many tokens."""
         self._end_io(h)
+        return good * self.core.config.page_size
 
     def _end_io(self, h: Machine) -> None:
         h.data.operation = 0

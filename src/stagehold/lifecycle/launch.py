@@ -144,13 +144,14 @@ class LaunchRules:
 
     # Effects: answers that give nothing, and pacing
 
-    def miss(self, m: Machine, good: int) -> None:
-        """Nothing worth fetching is stored now."""
+    def miss(self, m: Machine, good: int) -> int:
+        """Nothing worth fetching is stored now; the record says how many tokens were found."""
         core, data = self.core, m.data
         data.missing = data.asked_from + good
         core.beliefs.unteach(core.keys(data.chain, data.missing, data.hit_limit), data.asked_at)
         self.end_query(m)
         data.look_again = True
+        return good * core.config.page_size
 
     def drop_query(self, m: Machine, _arg: Any) -> None:
         """Give up on the lookup; its late answer finds no handle."""
@@ -172,7 +173,6 @@ class LaunchRules:
         self.leave_retry(m)
         reason = self.declined()
         assert reason is not None
-        self.core.counts[f"decline_{reason.name.lower()}"] += 1
         return reason
 
     def store_open(self, m: Machine, _arg: Any) -> None:

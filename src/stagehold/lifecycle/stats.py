@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stagehold.lifecycle.core import Core
-from stagehold.machines import MACHINES, Block, Sink, rows_of
+from stagehold.machines import MACHINES, RECORD, Birth, Block, Sink, rows_of
+from stagehold.machines.counters import counters, decline_codes
+from stagehold.specs.outcomes import Decline
+
+REFUSED = 0xFF
+"""Low byte of a record whose event was refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """One counter: how often, and the tokens of its records."""
+
+    taken: int
+    tokens: int
+
+
+NEVER = Count(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Figures since the start of the engine; tokens unless the name says otherwise."""
+    """Figures since the start of the engine, up to now; tokens unless the name says otherwise.
+
+    `counters` has every row that was taken, by `machine_event_outcome`; `declines` counts launches by reason.
+    """
 
     ticks: int
     queried: int
@@ -22,6 +42,8 @@ class Stats:
     losses: dict[str, int]
     fetched: int
     local: int
+    counters: dict[str, Count]
+    declines: dict[str, int]
     state_entries: dict[str, int]
     rows_taken: dict[str, int]
     refused_events: int
@@ -31,17 +53,57 @@ class Stats:
     stored_pages: int
     offered_pages: int
     dropped_pages: int
+    evicted_unwritten_pages: int
     max_reissues: int
-    counts: dict[str, int]
+
+    def count(self, counter: str) -> Count:
+        """One counter by name; of a name that nothing has, or that nothing counted, nothing."""
+        return self.counters.get(counter, NEVER)
+
+
+DROPS = (
+    "write_start_gone",
+    "write_timeout",
+    "write_drop",
+    "write_copied_unwanted",
+    "write_put_ended_spent",
+)
+"""Where an admitted write ends without having been stored."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """Records and births by what they say, as numbers: the form in which they are added up."""
+
+    taken: Counter[int] = field(default_factory=Counter)
+    tokens: Counter[int] = field(default_factory=Counter)
+    declines: Counter[int] = field(default_factory=Counter)
+    born: Counter[tuple[int, int]] = field(default_factory=Counter)
+
+    def add(self, records: NDArray[np.void], births: tuple[Birth, ...]) -> None:
+        """Add what one block says."""
+        for _, code, _, detail in records.tolist():
+            self.taken[code] += 1
+            if code in decline_codes():
+                self.declines[detail] += 1
+            elif detail and code & REFUSED != REFUSED:
+                self.tokens[code] += detail & 0xFFFFFFFF
+        for birth in births:
+            self.born[(birth.machine, birth.state)] += 1
+
+    def plus(self, records: NDArray[np.void], births: tuple[Birth, ...]) -> Counts:
+        """These, and what one more block says."""
+        more = Counts(Counter(self.taken), Counter(self.tokens), Counter(self.declines), Counter(self.born))
+        more.add(records, births)
+        return more
 
 
 class Tally:
-    """Sits between the journal and the embedder's sink, and counts rows and births block by block."""
+    """Sits between the journal and the embedder's sink, and counts records and births block by block."""
 
     def __init__(self, sink: Sink | None) -> None:
         self._sink = sink
-        self._rows: Counter[int] = Counter()
-        self._born: Counter[tuple[int, int]] = Counter()
+        self._counts = Counts()
         self.violations = 0
         self.max_issues = 0  # launches of the attempt that had most of them, among those that ended
         self.last: Block | None = None
@@ -49,18 +111,20 @@ class Tally:
     def block(self, block: Block) -> None:
         """One tick's block."""
         self.last = block
-        if block.records:
-            codes, counts = np.unique(block.table()["row"], return_counts=True)
-            for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
-                self._rows[code] += count
-        for birth in block.births:
-            self._born[(birth.machine, birth.state)] += 1
+        if block.records or block.births:
+            self._counts.add(block.table(), block.births)
         if self._sink is not None:
             self._sink(block)
 
     def stats(self, core: Core) -> Stats:
-        """The figures now."""
-        ledger = core.ledger
+        """The figures now: of the closed blocks, and of the one that is open."""
+        ledger, journal, size = core.ledger, core.journal, core.config.page_size
+        counts = self._counts.plus(np.frombuffer(b"".join(journal.records), RECORD), tuple(journal.births))
+        counted = _counted(counts)
+
+        def pages(*names: str) -> int:
+            return sum(counted[name].tokens for name in names if name in counted) // size
+
         return Stats(
             ticks=core.clock.tick,
             queried=ledger.queried,
@@ -69,44 +133,59 @@ class Tally:
             losses={loss.name.lower(): tokens for loss, tokens in sorted(ledger.losses.items()) if tokens},
             fetched=core.counts["fetched_tokens"],
             local=core.counts["local_tokens"],
-            state_entries=self.state_entries(),
-            rows_taken=self.rows_taken(),
-            refused_events=sum(count for code, count in self._rows.items() if code & 0xFF == 0xFF),
+            counters=counted,
+            declines={Decline(reason).name.lower(): times for reason, times in sorted(counts.declines.items())},
+            state_entries=_state_entries(counts),
+            rows_taken=_rows_taken(counts),
+            refused_events=sum(times for code, times in counts.taken.items() if code & REFUSED == REFUSED),
             violations=self.violations,
             owned={resource: units for resource, units in sorted(ledger.totals.items()) if units},
             live_machines=len(core.requests) + len(core.holds) + len(core.writes),
-            stored_pages=core.counts["stored_pages"],
-            offered_pages=core.counts["offered_pages"],
-            dropped_pages=core.counts["dropped_pages"],
+            stored_pages=pages("write_put_ended_stored"),
+            offered_pages=pages(*(name for name in counted if name.startswith("write_offer_"))),
+            dropped_pages=pages(*DROPS),
+            evicted_unwritten_pages=pages("write_start_copy"),
             max_reissues=max(0, self._max_issues(core) - 1),
-            counts={name: count for name, count in sorted(core.counts.items()) if count},
         )
 
     def _max_issues(self, core: Core) -> int:
         return max([self.max_issues, *(m.issues for m in core.requests.values())])
 
-    def state_entries(self) -> dict[str, int]:
-        """How often each state was entered (rows that stay do not enter), as `machine.state`."""
-        entries: Counter[str] = Counter()
-        for (machine, state), count in sorted(self._born.items()):
-            spec = MACHINES[machine]
-            entries[f"{spec.name}.{type(spec.initial)(state).name.lower()}"] += count
-        for code, count in sorted(self._rows.items()):
-            if code & 0xFF != 0xFF:
-                spec = MACHINES[code >> 8]
-                row = rows_of(spec)[code & 0xFF]
-                if row.source is not row.target:
-                    entries[f"{spec.name}.{row.target.name.lower()}"] += count
-        return dict(entries)
 
-    def rows_taken(self) -> dict[str, int]:
-        """How often each row was taken, as `machine.source.event.OUTCOME`."""
-        taken: dict[str, int] = {}
-        for code, count in sorted(self._rows.items()):
-            if code & 0xFF != 0xFF:
-                spec = MACHINES[code >> 8]
-                row = rows_of(spec)[code & 0xFF]
-                outcome = f".{row.outcome.name}" if row.outcome is not None else ""
-                source = row.source if isinstance(row.source, str) else row.source.name.lower()
-                taken[f"{spec.name}.{source}.{row.event}{outcome}"] = count
-        return taken
+def _counted(counts: Counts) -> dict[str, Count]:
+    """By counter, which several rows may share."""
+    found: dict[str, Count] = {}
+    names = counters()
+    for code, times in sorted(counts.taken.items()):
+        if code in names:
+            before = found.get(names[code], NEVER)
+            found[names[code]] = Count(before.taken + times, before.tokens + counts.tokens[code])
+    return found
+
+
+def _state_entries(counts: Counts) -> dict[str, int]:
+    """How often each state was entered (rows that stay do not enter), as `machine.state`."""
+    entries: Counter[str] = Counter()
+    for (machine, state), times in sorted(counts.born.items()):
+        spec = MACHINES[machine]
+        entries[f"{spec.name}.{type(spec.initial)(state).name.lower()}"] += times
+    for code, times in sorted(counts.taken.items()):
+        if code & REFUSED != REFUSED:
+            spec = MACHINES[code >> 8]
+            row = rows_of(spec)[code & 0xFF]
+            if row.source is not row.target:
+                entries[f"{spec.name}.{row.target.name.lower()}"] += times
+    return dict(entries)
+
+
+def _rows_taken(counts: Counts) -> dict[str, int]:
+    """How often each row was taken, as `machine.source.event.OUTCOME`."""
+    taken: dict[str, int] = {}
+    for code, times in sorted(counts.taken.items()):
+        if code & REFUSED != REFUSED:
+            spec = MACHINES[code >> 8]
+            row = rows_of(spec)[code & 0xFF]
+            outcome = f".{row.outcome.name}" if row.outcome is not None else ""
+            source = row.source if isinstance(row.source, str) else row.source.name.lower()
+            taken[f"{spec.name}.{source}.{row.event}{outcome}"] = times
+    return taken

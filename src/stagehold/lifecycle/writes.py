@@ -52,7 +52,6 @@ class WriteRules:
         keys = tuple(core.keys(chain, first, last)) if first < last else (chain.page_key(last - 1),)
         data = WriteData(chain, namespace, first, last, keys)
         write = core.steps.write.birth(data, SpanKey(namespace, keys[-1], first, last))
-        core.counts["offered_pages"] += data.pages
         core.steps.write.offer(write)
         if write.state is WriteState.QUEUED:
             core.writes[write.number] = write
@@ -158,7 +157,6 @@ class WriteRules:
             core.beliefs.arrive(data.keys[-lost:])
             data.keys, data.last = data.keys[:-lost], live
             core.ledger.change("backlog", w.number, data.pages)
-            core.counts["evicted_unwritten_pages"] += lost
         return lost
 
     def put_hosted(self, w: Machine, _arg: Any) -> None:
@@ -200,7 +198,6 @@ class WriteRules:
         self._unqueue(w)
         core.beliefs.teach(data.keys)
         self.launches.wake(list(data.keys))
-        core.counts["stored_pages"] += data.pages
         return data.pages * core.config.page_size
 
     def back_off(self, w: Machine, _good: int) -> None:
@@ -220,7 +217,6 @@ class WriteRules:
     def unqueue(self, w: Machine, _arg: Any) -> int:
         """The intent is dropped; the record says how many tokens."""
         self._unqueue(w)
-        self.core.counts["dropped_pages"] += payload(w).pages
         return payload(w).pages * self.core.config.page_size
 
     def _unqueue(self, w: Machine) -> None:

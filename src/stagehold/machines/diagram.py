@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from stagehold.machines import dot, labels, matrix
+from stagehold.machines import counters, dot, exits, labels, matrix
 from stagehold.machines.declared import MACHINES, declaration_hash
 from stagehold.machines.dot import NotDrawn
 from stagehold.machines.heat import stats
@@ -91,7 +91,9 @@ def stale(folder: Path) -> list[str]:
 
 
 def _declared() -> dict[str, str]:
-    return pages(MACHINES, declaration_hash().hex())
+    digest = declaration_hash().hex()
+    beside = {"exits.md": exits.page(digest), "counters.md": counters.page(digest)}
+    return {**pages(MACHINES, digest), **beside}
 
 
 def _text(path: Path) -> str:

@@ -42,7 +42,8 @@ def index(specs: Sequence[MachineSpec], digest: str) -> str:
     ]
     heads = ("machine", "one per", "states", "rows", "life", "what it does", "pictures")
     note = f"<!-- Generated from the declarations by `stagehold diagram`; declaration {digest} -->"
-    return f"# Machines\n\n{note}\n\n{table(heads, lines)}\n"
+    beside = "What ends a wait: [exits](exits.md). What is counted, and what HiCache calls it: [counters](counters.md)."
+    return f"# Machines\n\n{note}\n\n{table(heads, lines)}\n\n{beside}\n"
 
 
 def states(spec: MachineSpec) -> str:
