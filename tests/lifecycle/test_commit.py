@@ -351,3 +351,15 @@ def test_spliced_bytes_are_those_of_the_store(hand):
     slots = h.admit(a).slots
     device = h.core.tensors.device.tensor
     assert [{page + 1} for page in range(2, 8)] == [set(device[:, slot].flatten().tolist()) for slot in slots[2:]]
+
+
+def test_a_tail_that_starts_inside_the_hold_is_loaded_from_its_own_pages(hand):
+    """What a sibling published between plan and commit is skipped at both ends of the copy."""
+    h = hand(parts=2, page_part_bytes=32)
+    tokens = h.prompt(8)
+    a = ready(h, "a", tokens)
+    plan = h.engine.select(a, 1000)
+    h.grow(tokens, 5)
+    slots = h.engine.commit(plan).slots
+    device = h.core.tensors.device.tensor
+    assert [{0}] * 5 + [{6}, {7}, {8}] == [set(device[:, slot].flatten().tolist()) for slot in slots]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from stagehold import HostMode, RequestState
+from stagehold import HostMode, RequestState, WritePolicy
 from stagehold.cache.stores.simulated import Delays
 from stagehold.lifecycle.data import WriteData
 from stagehold.lifecycle.writes import BACK_OFF_TICKS
@@ -353,3 +353,16 @@ def test_two_writes_of_one_page_cannot_leave_it_in_flight_for_ever(hand):
     ended(h)
     assert 0 == h.core.beliefs.flying
     assert h.core.beliefs.knows(h.chain(tokens).page_key(3))
+
+
+def test_the_selective_policy_writes_what_a_second_request_matches(hand):
+    """The first publication is written by nobody; the second use of the pages offers them."""
+    h = hand(write_policy=WritePolicy.WRITE_THROUGH_SELECTIVE)
+    tokens = h.prompt(6)
+    h.run("a", tokens)
+    assert [] == states(h)
+    h.run("b", tokens)
+    ended(h)
+    assert 6 == h.engine.stats().stored_pages
+    h.run("c", tokens)
+    assert [] == states(h)
