@@ -24,7 +24,7 @@ from stagehold.cache.pools import Pool
 from stagehold.cache.recency import LeafLRU
 from stagehold.cache.tree import Tree
 from stagehold.specs.outcomes import Birth
-from stagehold.testing.tree_trial import text_tokens
+from stagehold.testing.tree_shape import text_tokens
 
 PAGE = 16
 

@@ -19,7 +19,7 @@ from stagehold.cache.errors import AttachRefused, CacheRefused, DeadReceipt, Rec
 from stagehold.cache.keys import Chain, Namespace
 from stagehold.cache.pools import Pool
 from stagehold.cache.tree import Tree
-from stagehold.testing.tree_trial import text_tokens
+from stagehold.testing.tree_shape import text_tokens
 
 PAGE = 64
 WINDOW = 3

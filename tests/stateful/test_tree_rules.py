@@ -7,7 +7,7 @@ from hypothesis import Phase
 from hypothesis.stateful import run_state_machine_as_test
 
 from stagehold.testing.tree_rules import TreeRules, rule_settings
-from stagehold.testing.tree_trial import Mark
+from stagehold.testing.tree_shape import Mark
 
 
 def test_the_tree_answers_as_the_reference_model_for_five_thousand_steps():

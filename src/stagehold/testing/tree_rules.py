@@ -15,7 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from stagehold.cache.components.full import FULL
 from stagehold.cache.components.state import STATE
 from stagehold.cache.components.swa import SWA
-from stagehold.testing.tree_trial import Mark, Shape, TreeTrial
+from stagehold.testing.tree_shape import Mark, Shape
+from stagehold.testing.tree_trial import TreeTrial
 
 NUMBER = st.integers(0, 1 << 16)
 """What a call is given; the trial folds it into what can be asked."""
@@ -104,6 +105,13 @@ class TreeRules(RuleBasedStateMachine):
         self.trial.evict(n, SWA)
         self.trial.hold(which, limit, 0, limit % 2 * 2)
         self.trial.attach(which, limit)
+
+    @rule(which=NUMBER, limit=NUMBER, cut=NUMBER)
+    def hold_twice_and_cut(self, which: int, limit: int, cut: int) -> None:
+        """Hold a run twice, as lock or pin, and cut it: what is counted once must not count twice."""
+        self.trial.hold(which, limit, 0, limit)
+        self.trial.hold(which, limit, 0, 1 + limit % 2)
+        self.trial.touch(which, cut)
 
     @rule(which=NUMBER, limit=NUMBER, start=NUMBER)
     def load_twice(self, which: int, limit: int, start: int) -> None:

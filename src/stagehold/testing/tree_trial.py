@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
 from functools import partial
-from typing import Any
 
 from stagehold.cache.components.base import Component, Span
 from stagehold.cache.components.full import FULL
@@ -20,7 +16,6 @@ from stagehold.cache.components.state import STATE, Checkpoints
 from stagehold.cache.components.swa import SWA, IndexMap, SlidingWindow
 from stagehold.cache.errors import (
     AttachRefused,
-    CacheRefused,
     ClaimRefused,
     DeadReceipt,
     FlushRefused,
@@ -33,60 +28,7 @@ from stagehold.cache.pools import Pool
 from stagehold.cache.recency import LeafLRU
 from stagehold.cache.tree import Tree
 from stagehold.testing.tree_model import Held, Key, TreeModel
-
-SPACES = ("left", "right")
-_LETTERS = "abc"
-_RANGES = 12
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What a trial is about; `reach` is the window in pages."""
-
-    page_size: int = 64
-    reach: int = 3
-    room: int = 48
-    window_gates: bool = True
-    state_gates: bool = True
-    mapped: bool = False
-
-
-class Mark(Enum):
-    """What must have happened now and then for a trial to mean anything."""
-
-    DEAD_RECEIPT = "a lock died because its window was attached anew"
-    ATTACHED = "a window was repaired"
-    CUT = "an attach cut a run"
-    REBUILT = "a tombstone was rebuilt from new slots, its old FULL slots freed"
-    KEPT = "a tombstone of a held run was filled and kept its FULL slots"
-    CLAIMED = "a second load over a claimed span was refused"
-    TRIMMED = "a leaf was shortened"
-    TOMBSTONE = "a window went and its pages stayed"
-    TORN = "a held leaf lost its window"
-    RETREATED = "a joint match ended before the FULL match"
-    SPLIT_HELD = "a held run was cut"
-    TWO_SPACES = "two namespaces were live"
-    EMPTY = "an eviction had nothing to free"
-    LATE = "a leaf was offered after the ring had passed it"
-
-
-def page_tokens(letter: str, page_size: int) -> list[int]:
-    """Tokens of a page: pages of different letters differ in their last token alone."""
-    return [7] * (page_size - 1) + [ord(letter)]
-
-
-def text_tokens(text: str, page_size: int) -> list[int]:
-    """Tokens of a text, one letter a page."""
-    return [token for letter in text for token in page_tokens(letter, page_size)]
-
-
-def refused(kind: type[CacheRefused], call: Callable[[], Any]) -> bool:
-    """Whether a call is refused in this way; any other refusal goes on."""
-    try:
-        call()
-    except kind:
-        return True
-    return False
+from stagehold.testing.tree_shape import LETTERS, SPACES, TEXTS, Mark, Shape, refused, text_tokens
 
 
 class TreeTrial:
@@ -95,7 +37,7 @@ class TreeTrial:
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self.model = TreeModel(shape.reach, shape.window_gates, shape.state_gates)
-        pools = {FULL: Pool(shape.room, FULL), SWA: Pool(shape.room * 3 // 4, SWA), STATE: Pool(_RANGES, STATE)}
+        pools = {FULL: Pool(shape.room, FULL), SWA: Pool(shape.room * 3 // 4, SWA), STATE: Pool(TEXTS, STATE)}
         self.map = IndexMap(shape.room) if shape.mapped else None
         window = SlidingWindow(shape.reach, gates=shape.window_gates, index_map=self.map)
         parts: list[Component] = [window, Checkpoints(gates=shape.state_gates)]
@@ -134,10 +76,10 @@ class TreeTrial:
     def write(self, which: int, cut: int, letters: int, count: int) -> None:
         """Make a new text: a prefix of an old one, and up to some pages more; in the other namespace at times."""
         space, text = self.texts[which % len(self.texts)]
-        text = text[: cut % (len(text) + 1)] + _LETTERS[letters % 3] * (1 + count % 6) + _LETTERS[letters // 3 % 3]
+        text = text[: cut % (len(text) + 1)] + LETTERS[letters % 3] * (1 + count % 6) + LETTERS[letters // 3 % 3]
         space = SPACES[1] if letters % 7 == 0 else space
         self.texts.append((space, text[: self.shape.room]))
-        del self.texts[:-_RANGES]
+        del self.texts[:-TEXTS]
 
     # -- questions -----------------------------------------------------------------------------------------
 
