@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from stagehold import InvariantBroken
 from stagehold.cli.errors import BadInput
 from stagehold.cli.main import app
 from stagehold.cli.replay import refuse_oversize
@@ -40,7 +41,7 @@ def test_json_is_one_object(tmp_path: Path) -> None:
 
 def test_the_table_names_scale_sizes_and_log(tmp_path: Path) -> None:
     """People see what was replayed, on which sizes, and where the log lies."""
-    done = run("replay", "--requests", 5, "--mode", "cache", "--strict", "--audit", tmp_path / "a.jsonl")
+    done = run("replay", "--requests", 5, "--mode", "cache", "--no-strict", "--audit", tmp_path / "a.jsonl")
 
     assert 0 == done.exit_code
     assert "5 requests, cache" in done.stdout
@@ -78,6 +79,20 @@ def test_a_fault_is_said_and_ends_with_1(tmp_path: Path, monkeypatch: pytest.Mon
 
     assert 1 == done.exit_code
     assert "stagehold: 7 wrong bytes\n" == done.stderr
+
+
+def test_a_broken_invariant_is_said_and_ends_with_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted fault: books that do not balance stop the run with one line that names the log."""
+
+    def breaks(_self: Replay) -> ReplayReport:
+        raise InvariantBroken("tick 7: tokens: 3 are missing")
+
+    monkeypatch.setattr(Replay, "run", breaks)
+
+    done = run("replay", "--requests", 3, "--audit", tmp_path / "a.jsonl")
+
+    assert 1 == done.exit_code
+    assert f"invariant broken: tick 7: tokens: 3 are missing; the audit log ends there: {tmp_path}" in done.stderr
 
 
 def test_the_log_of_a_replay_is_sound(log: Path) -> None:

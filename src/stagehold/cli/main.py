@@ -5,6 +5,7 @@ Each group is imported when one of its verbs is used, so that `stagehold diagram
 
 from __future__ import annotations
 
+import os
 from importlib.metadata import version
 from typing import Any
 
@@ -14,6 +15,11 @@ from typer.core import TyperGroup
 
 from stagehold.cli import audit, bench, diagram, machines, replay, store
 from stagehold.cli.errors import BadInput
+
+# torch's worker threads spin while they wait, which takes the cores from the store's threads: a replay on two cores
+# took three times as long. OpenMP reads these once, when torch is loaded; what the user has set stays.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 
 class Plain(TyperGroup):

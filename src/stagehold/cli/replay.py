@@ -36,13 +36,14 @@ def replay(
     token_budget: Annotated[int, typer.Option(min=1, help="Tokens that one pass may compute.")] = 512,
     store_delay: Annotated[int, typer.Option(min=1, help="Most ticks that a store's answer is held back.")] = 8,
     audit: Annotated[Path | None, typer.Option(help="Audit log; runs/replay-MODE.jsonl if left out.")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Check all books after every tick; slower.")] = False,
+    strict: Annotated[bool, typer.Option(help="Check all books after every tick.")] = True,
     shadow_oracle: Annotated[
         bool, typer.Option("--shadow-oracle", help="Hold every step against `transitions`; slower.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Replay a trace, compare every page's bytes, and report where the hit tokens went."""
+    from stagehold import InvariantBroken
     from stagehold.lab.expand import Scale
     from stagehold.lab.replay import Replay, ReplayOptions, StoreUnusable
     from stagehold.lab.traces import TraceError, shipped_trace
@@ -69,6 +70,9 @@ def replay(
             report = run.run()
     except (TraceError, StoreUnusable) as error:
         raise BadInput(str(error)) from error
+    except InvariantBroken as error:
+        typer.echo(f"stagehold: invariant broken: {error}; the audit log ends there: {options.audit}", err=True)
+        raise typer.Exit(1) from error
     if as_json:
         typer.echo(orjson.dumps(report.as_json()).decode())
     else:
