@@ -206,15 +206,16 @@ def test_a_request_in_an_outage_is_admitted_at_once(hand):
 
 def test_a_stored_write_wakes_nobody_while_the_breaker_is_open(hand):
     """It would cost a second issue in one outage."""
-    h = hand(retry_interval_ticks=0, delays=Delays(exists=(1, 1), get=(1, 1), put=(30, 30)))
+    h = hand(retry_interval_ticks=0, delays=Delays(exists=(1, 1), get=(1, 1), put=(60, 60)))
     tokens = h.prompt(8)
     h.run("writer", tokens)
-    a = h.arrive("a", h.prompt(10))
-    h.tick(3)
+    h.tick(2)
+    h.shrink(tokens, 0)
+    a = h.arrive("a", tokens)
+    h.until_state(a, RETRY)
     h.outage()
     h.until(lambda: h.engine.stats().stored_pages == 8)
-    assert StoreState.OPEN is h.core.breaker.state
-    assert 1 == h.machine(a).issues
+    assert (StoreState.OPEN, RETRY, 1) == (h.core.breaker.state, h.engine.state_of(a), h.machine(a).issues)
 
 
 def test_a_lookup_that_is_not_answered_is_given_up_at_its_limit(hand):
@@ -259,6 +260,23 @@ def test_a_failed_fetch_forgets_the_end_and_is_paced(hand):
     assert (RETRY, 0) == (h.engine.state_of(a), h.machine(a).data.known_end)
     assert {"failed": 128} == h.engine.stats().losses
     assert 8 == h.until_state(a, LOOKUP)
+
+
+def test_after_a_failed_fetch_the_store_is_asked_for_all_that_is_missing(hand):
+    """Not only up to where the last fetch came."""
+    h = hand()
+    tokens = h.prompt(8)
+    h.grow(tokens, 2)
+    h.put(tokens)
+    a = h.arrive("a", tokens)
+    h.tick(2)
+    h.store.drop(h.names(tokens)[3])
+    h.tick()
+    assert RETRY is h.engine.state_of(a)
+    h.put(tokens)
+    h.until_state(a, STAGED)
+    h.tick()
+    assert 96 == h.admit(a).store_hit_tokens
 
 
 def test_a_retraction_starts_with_a_fresh_budget(hand):
