@@ -13,7 +13,7 @@ from stagehold.cache.components.cells import nodes_between
 from stagehold.cache.components.full import SPINE
 from stagehold.cache.errors import SpanRefused
 from stagehold.cache.keys import Chain
-from stagehold.cache.node import Node
+from stagehold.cache.node import NOTHING, Node
 from stagehold.cache.spine import Spine
 
 Slots = Mapping[str, Sequence[int]] | list[int] | tuple[int, ...]
@@ -38,11 +38,11 @@ class Offer(NamedTuple):
         """Return the first page that the component's slots cover: they end with the span."""
         return self.end - len(self.slots.get(component, ()))
 
-    def of(self, component: str, start: int, end: int) -> tuple[int, ...]:
+    def of(self, component: str, start: int, end: int) -> list[int]:
         """Return the component's slots for pages [start, end), none if it does not cover them."""
         mine = self.slots.get(component, ())
         first = self.end - len(mine)
-        return tuple(mine[start - first : end - first]) if start >= first else ()
+        return list(mine[start - first : end - first]) if start >= first else NOTHING
 
 
 def insert(spine: Spine, chain: Chain, span: tuple[int, int], slots: Mapping[str, Sequence[int]]) -> Inserted:
@@ -94,16 +94,16 @@ def extend(spine: Spine, chain: Chain, end: int, slots: Mapping[str, Sequence[in
     for cut in cuts:
         start = node.end
         own = [others(part, slots.get(part.name, ()), (start, cut), end) for part in spine.parts]
-        node = spine.grow(node, chain, cut, tuple(full[start - base : cut - base]), own)
+        node = spine.grow(node, chain, cut, list(full[start - base : cut - base]), own)
 
 
-def others(part: Component, mine: Sequence[int], span: tuple[int, int], end: int) -> tuple[int, ...]:
+def others(part: Component, mine: Sequence[int], span: tuple[int, int], end: int) -> list[int]:
     """Part of a component's slots, which end with page `end`, for a new node over `span`; none before they begin."""
     start, cut = span
     if part.per_page:
         base = end - len(mine)
-        return tuple(mine[start - base : cut - base]) if start >= base else ()
-    return tuple(mine) if cut == end else ()
+        return list(mine[start - base : cut - base]) if start >= base and mine else NOTHING
+    return list(mine) if cut == end and mine else NOTHING
 
 
 def recover(spine: Spine, offer: Offer, live: int) -> dict[str, list[int]]:
@@ -132,7 +132,7 @@ def fill(spine: Spine, part: Component, offer: Offer, hole: Span, used: dict[str
             spine.boundary(offer.chain, page)
     bottom = spine.covering(offer.chain, hole.start, hole.end)
     for node in nodes_between(bottom, hole.start):
-        slots = offer.of(part.name, node.start, node.end) if part.per_page else tuple(offer.slots[part.name])
+        slots = offer.of(part.name, node.start, node.end) if part.per_page else list(offer.slots[part.name])
         part.fill(node, slots)
         used[part.name].update(slots)
         fresh = offer.of(SPINE, node.start, node.end)

@@ -31,15 +31,15 @@ class Index:
 
         The match ends inside the node or at its end. A complete hit costs one look-up, a right hint two.
         """
-        blocks = limit // self.block_pages
+        size = self.block_pages
+        blocks = limit // size
         node = self.pages.get(chain.keys[blocks - 1]) if blocks else None
         if node is None:
             node, blocks = self._search(chain, blocks)
         elif blocks > chain.hint:
             chain.hint = blocks
-        if self.block_pages == 1:
-            return node, blocks
-        return self._walk(chain, node, blocks * self.block_pages, limit)
+        at = blocks * size
+        return (node, at) if at == limit or size == 1 else self._walk(chain, node, at, limit)
 
     def _search(self, chain: Chain, high: int) -> tuple[Node, int]:
         """Greatest number of resident whole blocks below `high`, which is known to be absent (or 0)."""
@@ -107,11 +107,11 @@ class Index:
     def publish(self, node: Node, chain: Chain) -> None:
         """Give a new node [start, end) of the chain its keys and tokens, and enter it."""
         start, end, size = node.start, node.end, self.block_pages
-        keys = tuple(chain.keys[start // size : end // size])
+        keys = chain.keys[start // size : end // size]
         if size > 1:
             node.tokens = chain.page_bytes(start, end)
             if (start + 1) % size:
-                keys = (chain.page_key(start), *keys)
+                keys.insert(0, chain.page_key(start))
         node.keys = keys
         pages = self.pages
         for key in keys:
@@ -127,10 +127,11 @@ class Index:
             pages[key] = upper
         if self.block_pages > 1:
             bytes_before = (cut - start) * self.page_bytes
-            upper.tokens, lower.tokens = lower.tokens[:bytes_before], lower.tokens[bytes_before:]
+            end = (lower.end - start) * self.page_bytes
+            upper.tokens, lower.tokens = lower.tokens[:bytes_before], lower.tokens[bytes_before:end]
             if (cut + 1) % self.block_pages:
                 first = self._first_key(chain, lower)
-                rest = (first, *rest)
+                rest.insert(0, first)
                 pages[first] = lower
         lower.keys = rest
 
@@ -140,14 +141,18 @@ class Index:
         before = chain.page_bytes(block * self.block_pages, node.start)
         return chain.key_behind(block, before + node.tokens[: self.page_bytes])
 
-    def shorten(self, node: Node, end: int) -> tuple[bytes, ...]:
+    def shorten(self, node: Node, end: int) -> list[bytes]:
         """Take the pages from `end` on out of the index, move the node's end and return their keys."""
         count = self.keys_before(node.start, end)
-        gone, node.keys = node.keys[count:], node.keys[:count]
+        # In place: a long leaf that gives up one page after the other must not copy what stays each time.
+        gone = node.keys[count:]
+        del node.keys[count:]
         for key in gone:
             del self.pages[key]
-        node.tokens = node.tokens[: (end - node.start) * self.page_bytes]
         node.end = end
+        need = (end - node.start) * self.page_bytes
+        if len(node.tokens) > 2 * need:
+            node.tokens = node.tokens[:need]
         return gone
 
     def withdraw(self, node: Node) -> None:

@@ -8,6 +8,9 @@ collector.
 
 from __future__ import annotations
 
+NOTHING: list[int] = []
+"""The slots of whatever has none: one list for all of them, and never written."""
+
 
 class Cell:
     """What one component keeps at one node: its slots (empty: tombstone), its locks, its place in a ring."""
@@ -15,7 +18,7 @@ class Cell:
     __slots__ = ("locks", "newer", "older", "slots")
 
     def __init__(self) -> None:
-        self.slots: tuple[int, ...] = ()
+        self.slots: list[int] = NOTHING
         self.locks = 0
         self.older: Node = NIL
         self.newer: Node = NIL
@@ -35,15 +38,13 @@ class Node:
         "start", "tokens",
     )  # fmt: skip
 
-    def __init__(
-        self, parent: Node, start: int, end: int, slots: tuple[int, ...] = (), cells: tuple[Cell, ...] = ()
-    ) -> None:
+    def __init__(self, parent: Node, start: int, end: int, slots: list[int], cells: tuple[Cell, ...] = ()) -> None:
         self.parent = parent
         self.start = start
         self.end = end
         self.slots = slots
         self.cells = cells
-        self.keys: tuple[bytes, ...] = ()
+        self.keys: list[bytes] = []
         self.tokens = b""
         self.children = self.held = self.stamp = 0
         self.older = self.newer = NIL
@@ -51,12 +52,12 @@ class Node:
 
 NIL = Node.__new__(Node)
 """No node: what a link holds that leads nowhere, and the match of a namespace that was never seen."""
-NIL.__init__(NIL, 0, 0)  # type: ignore[misc]
+NIL.__init__(NIL, 0, 0, NOTHING)  # type: ignore[misc]
 
 
 def new_root() -> Node:
     """Return a node of no pages, its own parent, in no ring."""
-    root = Node(NIL, 0, 0)
+    root = Node(NIL, 0, 0, NOTHING)
     root.parent = root
     root.held = 2  # for ever: no climb passes a root, going up at 0 or down at 1, and no victim is one
     return root
@@ -64,7 +65,7 @@ def new_root() -> Node:
 
 def new_ring(n_cells: int = 0) -> Node:
     """Return the head of an empty ring; its `newer` is the oldest member and its `older` the newest."""
-    head = Node(NIL, 0, 0)
+    head = Node(NIL, 0, 0, NOTHING)
     head.older = head.newer = head
     head.cells = tuple(Cell() for _ in range(n_cells))
     for cell in head.cells:

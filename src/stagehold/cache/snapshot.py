@@ -38,6 +38,7 @@ def copy_nodes(spine: Spine, memo: dict[int, Any]) -> None:
         twin = memo[id(node)]
         for name in Node.__slots__:
             setattr(twin, name, getattr(node, name))
+        twin.slots, twin.keys = list(node.slots), list(node.keys)
         twin.parent, twin.older, twin.newer = (
             memo[id(node.parent)],
             memo[id(node.older)],
@@ -49,7 +50,7 @@ def copy_nodes(spine: Spine, memo: dict[int, Any]) -> None:
 def copy_cell(cell: Cell, memo: dict[int, Any]) -> Cell:
     """Copy a cell with its links led to the copies."""
     twin = Cell()
-    twin.slots, twin.locks = cell.slots, cell.locks
+    twin.slots, twin.locks = list(cell.slots), cell.locks
     twin.older, twin.newer = memo[id(cell.older)], memo[id(cell.newer)]
     return twin
 

@@ -92,7 +92,7 @@ class Spine:
         root = self.index.roots.get(chain.root_key)
         if root is None:
             root = self.index.roots[chain.root_key] = new_root()
-            root.keys = (chain.root_key,)
+            root.keys = [chain.root_key]
         return root
 
     # -- changes -------------------------------------------------------------------------------------------
@@ -124,8 +124,8 @@ class Spine:
         parent: Node,
         chain: Chain,
         end: int,
-        slots: tuple[int, ...],
-        others: Sequence[tuple[int, ...]] = (),
+        slots: list[int],
+        others: Sequence[list[int]] = (),
     ) -> Node:
         """Add a leaf [parent.end, end) of the chain, in use just now, with the other components' slots."""
         start = parent.end
@@ -156,7 +156,8 @@ class Spine:
         keep = end - leaf.start
         for part in self.parts:
             part.trimmed(leaf, keep)
-        gone, leaf.slots = leaf.slots[keep:], leaf.slots[:keep]
+        gone = leaf.slots[keep:]
+        del leaf.slots[keep:]
         old_end = leaf.end
         keys = self.index.shorten(leaf, end)
         self.changes += 1
@@ -197,12 +198,10 @@ class Spine:
 
     # -- records -------------------------------------------------------------------------------------------
 
-    def record(
-        self, change: Change, reason: Reason, span: Span, keys: tuple[bytes, ...], component: str = SPINE
-    ) -> None:
+    def record(self, change: Change, reason: Reason, span: Span, keys: Sequence[bytes], component: str = SPINE) -> None:
         """Append a change event; only called where somebody asked for events."""
         assert self.log is not None
-        self.log.append(ChangeEvent(change, Tier.DEVICE, reason, component, span.start, span.end, keys))
+        self.log.append(ChangeEvent(change, Tier.DEVICE, reason, component, span.start, span.end, tuple(keys)))
 
     def bared(self, component: str, node: Node) -> None:
         """Note that a component's slots at a node are about to go while the node stays."""

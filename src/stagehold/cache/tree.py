@@ -244,7 +244,7 @@ class Tree(Spine):
                     cuts.append(Cut(page))
             for node in nodes_between(self.covering(chain, *span), span.start):
                 size = node.end - node.start if part.per_page else 1
-                part.fill(node, tuple(slots[used : used + size]))
+                part.fill(node, list(slots[used : used + size]))
                 used += size
                 if not part.per_page:
                     break

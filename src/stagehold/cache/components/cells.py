@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from stagehold.cache.errors import DeadReceipt
-from stagehold.cache.node import NIL, Node, new_ring
+from stagehold.cache.node import NIL, NOTHING, Node, new_ring
 from stagehold.cache.pools import Pool
 
 
@@ -56,7 +56,7 @@ class Cells:
         """First page that a use ending at boundary `end` touches and a lock protects."""
         raise NotImplementedError
 
-    def born(self, node: Node, slots: tuple[int, ...]) -> None:
+    def born(self, node: Node, slots: list[int]) -> None:
         """Take the slots of a new node; none makes a tombstone."""
         if slots:
             node.cells[self.at].slots = slots
@@ -75,7 +75,7 @@ class Cells:
             if theirs.older is not NIL:
                 self._insert_before(lower, upper)
 
-    def rehomed(self, node: Node, old: tuple[int, ...]) -> None:
+    def rehomed(self, node: Node, old: list[int]) -> None:
         """Note that the spine's slots of the node changed from `old`."""
 
     def trimmed(self, node: Node, pages: int) -> None:
@@ -84,13 +84,15 @@ class Cells:
         if not cell.slots:
             return
         keep = pages if self.per_page else 0
-        gone, rest = cell.slots[keep:], cell.slots[:keep]
+        gone = cell.slots[keep:]
         self.pool.free(gone)
         self.evictable -= len(gone)
-        if not rest:
+        if keep:
+            del cell.slots[keep:]
+        else:
             self.host.bared(self.name, node)
             self._cut(node)
-        cell.slots = rest
+            cell.slots = NOTHING
 
     def gone(self, node: Node) -> None:
         """Give back everything at an unlocked node that is about to go."""
@@ -100,9 +102,9 @@ class Cells:
             self._cut(node)
             self.evictable -= len(slots)
             self.pool.free(slots)
-            cell.slots = ()
+            cell.slots = NOTHING
 
-    def fill(self, node: Node, slots: tuple[int, ...]) -> None:
+    def fill(self, node: Node, slots: list[int]) -> None:
         """Give slots to a node that has none. Locks over it counted what is no longer there, and die."""
         cell = node.cells[self.at]
         assert not cell.slots, f"{self.name}: pages {node.start} to {node.end} are filled twice"

@@ -130,13 +130,13 @@ class SlidingWindow(Component):
 
     # -- the index map follows every slot that comes or goes -------------------------------------------------
 
-    def born(self, node: Node, slots: tuple[int, ...]) -> None:
+    def born(self, node: Node, slots: list[int]) -> None:
         """See the base class."""
         super().born(node, slots)
         if self.index_map is not None and slots:
             self.index_map.point(node.slots, slots)
 
-    def fill(self, node: Node, slots: tuple[int, ...]) -> None:
+    def fill(self, node: Node, slots: list[int]) -> None:
         """See the base class."""
         super().fill(node, slots)
         if self.index_map is not None:
@@ -148,7 +148,7 @@ class SlidingWindow(Component):
         if self.index_map is not None:
             self.index_map.clear(node.slots)
 
-    def rehomed(self, node: Node, old: tuple[int, ...]) -> None:
+    def rehomed(self, node: Node, old: list[int]) -> None:
         """See the base class."""
         if self.index_map is not None:
             self.index_map.clear(old)

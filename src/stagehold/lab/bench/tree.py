@@ -93,7 +93,8 @@ class Peer:
 
 def measure(engines: dict[str, Engine], cell: Cell, op: str, length: int) -> list[Row]:
     """One operation on all engines, in turns that change their order."""
-    reps = cell.reps if length <= tree_workload.LENGTHS[1] else max(ROUNDS * 4, cell.reps // 4)
+    cheap = length <= tree_workload.LENGTHS[1] or op not in OPS
+    reps = cell.reps if cheap else max(ROUNDS * 4, cell.reps // 4)
     if op == "evict_4096":
         reps = ROUNDS * 6
     times: dict[str, list[int]] = {name: [] for name in engines}
