@@ -1,9 +1,6 @@
 # Two commands on a fresh machine: `make run` is the main job, `make test` is every check. Both prepare .venv first.
 
 export PYTHONSAFEPATH := 1
-# torch's threads must not spin while they wait: the tests share the cores with store threads and with each other.
-export OMP_WAIT_POLICY := PASSIVE
-export GOMP_SPINCOUNT := 0
 
 PYTHON ?= python3
 VENV ?= .venv
