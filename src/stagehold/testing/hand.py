@@ -7,6 +7,7 @@ It never decides anything that the engine decides.
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from typing import Any, Self
 
 import numpy as np
@@ -50,6 +51,12 @@ def small_config(**settings: Any) -> EngineConfig:
     return EngineConfig(**{**defaults, **settings}, limits=Limits(**limits))
 
 
+class Given(Enum):
+    """What store an engine gets when none is named."""
+
+    SIMULATED = auto()
+
+
 class Hand:
     """`engine`, `core` (its insides) and `store`. Engine options go by name, everything else is configuration.
 
@@ -60,19 +67,20 @@ class Hand:
     def __init__(
         self,
         *,
-        store: Store | str | None = "simulated",
+        store: Store | Given | None = Given.SIMULATED,
         delays: Delays = AT_ONCE,
         attach: bool = True,
         engine_options: dict[str, Any] | None = None,
         **settings: Any,
     ) -> None:
         self.config = small_config(**settings)
-        self.store: Any = SimulatedStore(delays=AT_ONCE) if store == "simulated" else store
-        self.engine = Engine(self.config, store=self.store, strict=True, **(engine_options or {}))
+        own: Store | None = SimulatedStore(delays=AT_ONCE) if store is Given.SIMULATED else store
+        self.store: Any = own
+        self.engine = Engine(self.config, store=own, strict=True, **(engine_options or {}))
         self.core = self.engine._parts.core  # noqa: SLF001 - a hand reaches inside
         if attach and self.store is not None:
             self.until(lambda: self.engine.attachment is not AttachmentState.ATTACHING)
-        if store == "simulated":
+        if store is Given.SIMULATED:
             self.store._delays = delays  # noqa: SLF001 - the self-test is not to be delayed
 
     def __enter__(self) -> Self:
