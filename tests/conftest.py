@@ -1,8 +1,58 @@
-"""Before torch is loaded: its threads wait without spinning, so that two cores are enough for tests with threads."""
+"""The row gate: a whole run of the suite fails when a declared row was taken by none of the engines it drove."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 
+import pytest
+
+# Before torch is loaded: its threads wait without spinning, so that two cores are enough for tests with threads.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
+
+ROWS = pytest.StashKey["object"]()
+
+
+def is_whole(config: pytest.Config) -> bool:
+    """Whether nothing was left out: no paths, no `-k`, no other `-m` than the standing one, nothing deselected."""
+    option = config.option
+    narrowed = (option.keyword, option.deselect, option.ignore, option.ignore_glob, option.collectonly, option.maxfail)
+    paths = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    return paths and option.markexpr in ("", "not soak") and not any(narrowed)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """Count, in a whole run; others are spared the import."""
+    if not is_whole(session.config):
+        return (yield)
+    from stagehold.testing.rows import RowsTaken
+
+    rows = session.config.stash[ROWS] = RowsTaken()
+    with rows.listening():
+        return (yield)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A suite in which all tests passed fails for the rows that none of them took."""
+    rows = session.config.stash.get(ROWS, None)
+    if rows is not None and exitstatus == pytest.ExitCode.OK and (rows.untaken() or rows.reached()):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """How many rows were taken, and each that is missing."""
+    rows = config.stash.get(ROWS, None)
+    if rows is None:
+        return
+    from stagehold.testing.rows import UNREACHABLE, all_rows
+
+    untaken, reached = rows.untaken(), rows.reached()
+    taken = sum(bool(rows.counts[name]) for name in all_rows())
+    terminalreporter.section("declared rows")
+    terminalreporter.line(f"{taken} of {len(all_rows())} taken by engines, {len(UNREACHABLE)} cannot be")
+    for name in untaken:
+        terminalreporter.line(f"taken by no test that drives an engine: {name}", red=True)
+    for name in reached:
+        terminalreporter.line(f"listed as unreachable, and taken: {name} ({UNREACHABLE[name]})", red=True)
