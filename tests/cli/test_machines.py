@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,10 +59,37 @@ def test_a_finding_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1 == run("machines", "check", "--json").exit_code
 
 
-def test_the_bench_prints_figures_as_lines_and_as_json() -> None:
+def test_the_bench_prints_figures_as_lines_and_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same names in both forms."""
+    monkeypatch.setattr("stagehold.lab.bench.machine.ROUNDS", 2)
     lines = run("bench", "machine").stdout
     figures = json.loads(run("bench", "machine", "--json").stdout)
 
     assert {"floor_ns", "step_ns", "audited_step_ns", "transitions_ns", "instance_bytes"} <= set(figures)
     assert all(f"{name}: " in lines for name in figures)
+
+
+def test_the_bench_takes_the_steps_of_a_log(monkeypatch: pytest.MonkeyPatch, run_log: Path, tmp_path: Path) -> None:
+    """Measured, or kept as a mix."""
+    monkeypatch.setattr("stagehold.lab.bench.machine.ROUNDS", 2)
+    figures = json.loads(run("bench", "machine", "--json", "--log", str(run_log)).stdout)
+    kept = run("bench", "machine", "--log", str(run_log), "--keep", str(tmp_path / "mix.json"))
+
+    assert (0, "") == (kept.exit_code, kept.stdout)
+    assert figures["steps"] == sum(json.loads((tmp_path / "mix.json").read_text())["rows"].values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--keep", "mix.json"], "--keep: expected --log beside it"),
+        (["--log", "none.jsonl"], "none.jsonl"),
+    ],
+)
+def test_a_bench_that_cannot_be_run_says_why(arguments: list[str], says: str) -> None:
+    """One line, exit status 2."""
+    refused = run("bench", "machine", *arguments)
+
+    assert 2 == refused.exit_code
+    assert 1 == len(refused.stderr.splitlines())
+    assert says in refused.stderr

@@ -1,27 +1,42 @@
-"""`stagehold audit`: whether a log is sound, and where two logs part."""
+"""`stagehold audit`: whether a log is sound, what it amounts to, and where two logs part."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stagehold.cli.errors import BadInput
 
+if TYPE_CHECKING:
+    from stagehold.machines import Replayed
+    from stagehold.machines.heat import Heat
+    from stagehold.machines.records import Totals
+
 app = typer.Typer(help="Read audit logs.", no_args_is_help=True)
+Log = Annotated[Path, typer.Argument(help="Audit log, JSON lines.")]
 
 
 @app.command("verify")
-def verify(log: Annotated[Path, typer.Argument(help="Audit log, JSON lines.")]) -> None:
+def verify(
+    log: Log,
+    head: Annotated[
+        str | None, typer.Option(help="Digest that the last block must have, in hex, as it was told elsewhere.")
+    ] = None,
+) -> None:
     """Check chain, rows, births, continuity and tokens; exit 1 at the first fault, which is named."""
     from stagehold.machines import audit
 
-    found = audit.verify(log)
+    found = audit.verify(log, head=None if head is None else _digest(head))
     if found.fault is not None:
         typer.echo(f"stagehold: {found.fault}", err=True)
         raise typer.Exit(1)
-    typer.echo(f"{log}: {found.blocks:,} blocks, {found.records:,} records, {found.instances:,} instances, sound")
+    counts = f"{found.blocks:,} blocks, {found.records:,} records, {found.instances:,} instances"
+    typer.echo(f"{log}: {counts}, sound; head {found.digest.hex()}")
 
 
 @app.command("diff")
@@ -31,12 +46,76 @@ def diff(
 ) -> None:
     """Print the first difference of two logs and exit 1; print nothing and exit 0 if they tell the same."""
     from stagehold.machines import audit_diff
-    from stagehold.machines.audit_read import BadLogError
 
-    try:
+    with _readable():
         difference = audit_diff.diff(first, second)
-    except BadLogError as error:
-        raise BadInput(str(error)) from error
     if difference is not None:
         typer.echo(str(difference))
         raise typer.Exit(1)
+
+
+@app.command("replay")
+def replay(log: Log) -> None:
+    """Rebuild every instance and the token totals from the log alone, and print where all of them stand."""
+    from stagehold.machines import audit
+
+    with _readable():
+        rebuilt = audit.replay(log)
+    for line in _standings(rebuilt):
+        typer.echo(line)
+
+
+@app.command("stats")
+def stats(log: Log) -> None:
+    """Print how often each row of each machine was taken, as Markdown; rows never taken are marked."""
+    from stagehold.machines import audit, heat
+
+    with _readable():
+        counted = audit.stats(log)
+    typer.echo(f"# {log}\n\n{_figures(counted)}\n\n{heat.markdown(counted)}", nl=False)
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """A log that cannot be read is bad input; only `verify` is asked to judge it."""
+    from stagehold.machines.audit_read import BadLogError
+
+    try:
+        yield
+    except BadLogError as error:
+        raise BadInput(str(error)) from error
+
+
+def _digest(text: str) -> bytes:
+    from stagehold.machines.records import DIGEST_BYTES
+
+    try:
+        digest = bytes.fromhex(text)
+    except ValueError:
+        digest = b""
+    if len(digest) != DIGEST_BYTES:
+        raise BadInput(f"--head: expected {2 * DIGEST_BYTES} hex digits, found {text!r}")
+    return digest
+
+
+def _standings(rebuilt: Replayed) -> Iterator[str]:
+    """Instances by machine and state, tokens, and the digest of the last block."""
+    where: dict[str, Counter[str]] = {}
+    for instance in rebuilt.instances.values():
+        where.setdefault(instance.machine, Counter())[instance.state.name.lower()] += 1
+    for machine, states in where.items():
+        yield f"{machine}: " + ", ".join(f"{count:,} {state}" for state, count in sorted(states.items()))
+    yield f"tokens: {_tokens(rebuilt.totals)}"
+    yield f"refused events: {rebuilt.totals.refused:,}"
+    yield f"head: {rebuilt.digest.hex()}"
+
+
+def _figures(counted: Heat) -> str:
+    ticks = f"ticks {counted.first_tick:,} to {counted.last_tick:,}" if counted.blocks else "no tick"
+    return f"{counted.blocks:,} blocks, {counted.records:,} records, {ticks}.\n\nTokens: {_tokens(counted.totals)}."
+
+
+def _tokens(totals: Totals) -> str:
+    lost = [f"{tokens:,} lost as {loss.name.lower()}" for loss, tokens in sorted(totals.losses.items()) if tokens]
+    parts = [f"{totals.queried:,} queried", f"{totals.spliced:,} spliced", *lost, f"{totals.open:,} open"]
+    return ", ".join(parts)

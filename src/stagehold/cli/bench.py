@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
 import typer
+
+from stagehold.cli.errors import BadInput
 
 app = typer.Typer(help="Measure one part.", no_args_is_help=True)
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @app.command("machine")
-def machine(*, as_json: AsJson = False) -> None:
+def machine(
+    *,
+    log: Annotated[Path | None, typer.Option(help="Audit log whose first 10,000 steps are taken.")] = None,
+    keep: Annotated[Path | None, typer.Option(help="Keep the mix of --log in this file; measure nothing.")] = None,
+    as_json: AsJson = False,
+) -> None:
     """Cost of one declared step, against a bare method call and against `transitions`; bytes of an instance."""
     from stagehold.lab.bench.machine import bench_machine
+    from stagehold.lab.bench.mix import MixError, recorded_mix, write_mix
+    from stagehold.machines.audit_read import BadLogError
 
-    show(bench_machine(), as_json=as_json)
+    if log is None and keep is not None:
+        raise BadInput("--keep: expected --log beside it, which it is made from")
+    try:
+        mix = recorded_mix(log) if log is not None else None
+    except (BadLogError, MixError) as error:
+        raise BadInput(str(error)) from error
+    if mix is not None and keep is not None:
+        write_mix(keep, mix)
+        return
+    show(bench_machine(mix), as_json=as_json)
 
 
 @app.command("lifecycle")
@@ -30,6 +49,26 @@ def lifecycle(
     from stagehold.lab.bench.lifecycle import bench_lifecycle
 
     show(bench_lifecycle(requests), as_json=as_json)
+
+
+@app.command("tree")
+def tree(
+    *,
+    turns: Annotated[list[int] | None, typer.Option(min=1, help="Turns in the tree; may be repeated. 10,000.")] = None,
+    page: Annotated[list[int] | None, typer.Option(min=1, help="Tokens in a page; may be repeated. 64.")] = None,
+    length: Annotated[list[int] | None, typer.Option(min=1, help="Tokens of a probe; may be repeated.")] = None,
+    reps: Annotated[int, typer.Option(min=1, help="Repetitions of each operation.")] = 100,
+    peer: Annotated[Path | None, typer.Option(help="A Python whose environment has SGLang, to run beside.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Match, insert, lock and evict in trees of many turns, beside SGLang's caches if there are any."""
+    from stagehold.lab.bench.tree import bench_tree
+    from stagehold.lab.bench.tree_workload import LENGTHS
+
+    if peer is not None and not peer.is_file():
+        raise BadInput(f"--peer {peer}: expected a Python interpreter")
+    program = None if peer is None else str(peer)
+    show(bench_tree(turns or [10_000], page or [64], length or LENGTHS, reps, peer=program), as_json=as_json)
 
 
 def show(figures: Mapping[str, Any], *, as_json: bool) -> None:

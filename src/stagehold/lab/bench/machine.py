@@ -1,102 +1,49 @@
 """What a declared step costs: against a bare method call, against `transitions`, and in bytes an instance.
 
-Owns the measurement and a default mix of steps. Decisions and effects are called, and their bodies are empty.
-Each figure is the processor time of this thread, best of several rounds that take all ways in turn, so that a busy
-machine hits all alike.
+Owns the measurement. Decisions and effects are called, and their bodies are empty. Each figure is the processor
+time of this thread, for each row the best of several rounds that take all ways in turn: a busy machine hits all alike.
 """
 
 from __future__ import annotations
 
 import gc
 import sys
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from itertools import cycle, islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import thread_time_ns
 from typing import Any
 
+from stagehold.lab.bench.mix import Mix, Taking, shipped_mix
 from stagehold.machines import MACHINES, HandleKey, Journal, Machine, Stepper, bind
+from stagehold.machines.logs import AuditLog
 from stagehold.machines.oracle import FaceMachine, Token, oracle_machine
 from stagehold.specs.declare import MachineSpec
-from stagehold.specs.outcomes import (
-    Answer,
-    Commit,
-    Copied,
-    Evaluate,
-    Fetched,
-    IoCommit,
-    Launch,
-    Offer,
-    PutEnded,
-    Result,
-    Start,
-    StillCovered,
-)
 
-Taking = tuple[str, IntEnum, str, IntEnum | None]
-"""One step that was taken: machine, state, event, outcome."""
-
-ROUNDS = 40
+ROUNDS = 80
 STOCK_ROUNDS = 6  # of them with `transitions` in it, which takes fifty times as long as all the others
-STEPS = 10_000
-BLOCK_STEPS = 100
 LIVE = 1_000
-
-# Ways through a machine from its birth on, with how often each goes in a hundred requests. Outcomes by event.
-WALKS: tuple[tuple[int, str, tuple[tuple[str, IntEnum | None], ...]], ...] = (
-    (50, "request", (("issue", Launch.LOOKUP), ("answer", Answer.HIT), ("evaluate", Evaluate.LOCKED),
-                     ("commit", Commit.DELIVERED), ("finish", None))),
-    (10, "request", (("issue", Launch.LOOKUP), ("answer", Answer.HIT), ("evaluate", Evaluate.LOCKED),
-                     ("commit", Commit.NO_ROOM), ("evaluate", Evaluate.LOCKED), ("commit", Commit.DELIVERED),
-                     ("finish", None))),
-    (20, "request", (("issue", Launch.LOOKUP), ("answer", Answer.MISS), ("due", Launch.LOOKUP),
-                     ("answer", Answer.MISS), ("admit", None), ("finish", None))),
-    (15, "request", (("issue", Launch.TOO_SHORT), ("admit", StillCovered.COMMIT), ("finish", None))),
-    (5, "request", (("issue", Launch.LOOKUP), ("abort", None))),
-    (50, "hold", (("io_commit", IoCommit.PINNED), ("fetched", Fetched.WHOLE), ("plan", None), ("load", None),
-                  ("loaded", None))),
-    (10, "hold", (("io_commit", IoCommit.NO_STAGING), ("io_commit", IoCommit.NO_STAGING),
-                  ("io_commit", IoCommit.PINNED), ("fetched", Fetched.HEAD), ("plan", None), ("unplan", None),
-                  ("plan", None), ("load", None), ("loaded", None))),
-    (60, "write", (("offer", Offer.QUEUE), ("start", Start.COPY), ("copied", Copied.WANTED),
-                   ("put_ended", PutEnded.STORED))),
-    (20, "write", (("offer", Offer.BELIEVED),)),
-    (10, "write", (("offer", Offer.QUEUE), ("start", Start.BLOCKED), ("start", Start.COPY),
-                   ("copied", Copied.WANTED), ("put_ended", PutEnded.STORED))),
-    (100, "store", (("result", Result.CLEAN),)),
-)  # fmt: skip
+BLOCK_STEPS = 100  # a block in which the share of one record is measured
 
 
-def default_mix(steps: int = STEPS) -> list[Taking]:
-    """`steps` steps in the proportions of `WALKS`."""
-    specs = {spec.name: spec for spec in MACHINES}
-    once: list[Taking] = []
-    for weight, machine, walk in WALKS:
-        spec, state = specs[machine], specs[machine].initial
-        moves = spec.legal_moves()
-        for event, outcome in walk:
-            once += [(machine, state, event, outcome)] * weight
-            state = moves[state, event, outcome]
-    return list(islice(cycle(once), steps))
+def bench_machine(mix: Mix | None = None) -> dict[str, Any]:
+    """The cost of a step in nanoseconds, mean over `mix` (the shipped recording if left out).
 
-
-def bench_machine(mix: Sequence[Taking] | None = None) -> dict[str, Any]:
-    """The cost of a step in nanoseconds, mean over `mix` (a recorded one, or the default).
-
-    The figures on top are those with 1,000 live instances; `one_instance` holds those with one.
+    The figures on top are those with 1,000 live instances; `one_instance` holds those with one. An audited step has
+    its share of packing in it; `full_step_ns` adds what a block costs however full it is (closing, hash, its line in
+    the log), shared by the steps that lay in one block when the mix was recorded.
     """
-    taken = Counter(default_mix() if mix is None else mix)
-    many, one = _measure(taken, LIVE), _measure(taken, 1)
+    mix = mix or shipped_mix()
     return {
-        **many,
+        **_measure(mix, LIVE),
         "instance_bytes": max(instance_bytes(spec) for spec in MACHINES),
         "live_instances": LIVE,
-        "steps": sum(taken.values()),
-        "rows": len(taken),
-        "block_steps": BLOCK_STEPS,
-        "one_instance": one,
+        "steps": mix.steps,
+        "rows": len(mix.taken),
+        "recorded_block_steps": mix.block_steps,
+        "one_instance": _measure(mix, 1),
     }
 
 
@@ -170,12 +117,11 @@ def _timed(call: str) -> Callable[[Any], Callable[[Sequence[Any], Any, Any], int
     return bound
 
 
-def _measure(taken: Counter[Taking], live: int) -> dict[str, float]:
+def _measure(mix: Mix, live: int) -> dict[str, float]:
     """Nanoseconds a step for each way, and their ratios."""
     journal = Journal()
-    ways = _ways(taken, live, journal)
-    steps = sum(taken.values())
-    best = dict.fromkeys(ways, float("inf"))
+    ways = _ways(mix.taken, live, journal)
+    best = {name: [float("inf")] * len(parts) for name, parts in ways.items()}
     pieces: list[bytes] = []
     gc.collect()
     gc.disable()
@@ -184,34 +130,39 @@ def _measure(taken: Counter[Taking], live: int) -> dict[str, float]:
             for name, parts in ways.items():
                 if name == "transitions" and round_ >= STOCK_ROUNDS:
                     continue
-                spent = sum(part.loop(part.line, part.source, part.outcome) for part in parts)
-                best[name] = min(best[name], spent / steps)
+                for at, part in enumerate(parts):
+                    spent = part.loop(part.line, part.source, part.outcome)
+                    best[name][at] = min(best[name][at], spent)
                 pieces = list(journal.records) if name == "audited" else pieces
                 journal.records.clear()
-        pack, best["block"] = _closing(journal, pieces)
+        pack, block = _closing(journal, pieces)
     finally:
         gc.enable()
-    return _figures(best, best["reset"] - best["loop"], pack)
+    means = {name: sum(parts) / mix.steps for name, parts in best.items()}
+    return _figures(means, pack, (block, mix.block_steps))
 
 
-def _figures(best: dict[str, float], reset: float, pack: float) -> dict[str, float]:
+def _figures(means: Mapping[str, float], pack: float, block: tuple[float, float]) -> dict[str, float]:
     """Steps begin with a store that puts the instance where the row begins; it is taken off again."""
-    floor, stock = best["floor"], best["transitions"] - reset
-    audited = best["audited"] - reset + pack
+    reset = means["reset"] - means["loop"]
+    floor, stock = means["floor"], means["transitions"] - reset
+    audited = means["audited"] - reset + pack
+    block_ns, block_steps = block
     return {
         "floor_ns": floor,
-        "step_ns": best["step"] - reset,
+        "step_ns": means["step"] - reset,
         "audited_step_ns": audited,
         "pack_share_ns": pack,
-        "empty_block_ns": best["block"],
+        "logged_block_ns": block_ns,
+        "full_step_ns": audited + block_ns / block_steps,
         "transitions_ns": stock,
-        "transitions_face_ns": best["face"] - reset + pack,
+        "transitions_face_ns": means["face"] - reset + pack,
         "audited_over_floor": audited / floor,
         "transitions_over_audited": stock / audited,
     }
 
 
-def _ways(taken: Counter[Taking], live: int, journal: Journal) -> dict[str, list[_Way]]:
+def _ways(taken: Mapping[Taking, int], live: int, journal: Journal) -> dict[str, list[_Way]]:
     """For each way, a loop for each row of the mix over as many instances as the mix takes it."""
     ways: dict[str, list[_Way]] = {
         name: [] for name in ("loop", "reset", "floor", "step", "audited", "face", "transitions")
@@ -246,14 +197,19 @@ def _line(instances: list[Any], count: int) -> list[Any]:
 
 
 def _closing(journal: Journal, pieces: list[bytes]) -> tuple[float, float]:
-    """Nanoseconds that closing costs: what each record of a block adds, and an empty block (with the clock read)."""
+    """Nanoseconds that closing costs: what each record of a block adds, and an empty block with its line in the log."""
     journal.births.clear()
     blocks = [pieces[at : at + 2 * BLOCK_STEPS] for at in range(0, len(pieces), 2 * BLOCK_STEPS)]
-    full, empty = float("inf"), float("inf")
-    for _ in range(ROUNDS):
-        full = min(full, _closed(journal, blocks))
-        empty = min(empty, _closed(journal, [[] for _ in blocks]))
-    return (full - empty) * 2 / len(pieces), empty / len(blocks)
+    none: list[list[bytes]] = [[] for _ in blocks]
+    full, empty, logged = float("inf"), float("inf"), float("inf")
+    with TemporaryDirectory() as folder, AuditLog(Path(folder) / "log.jsonl") as log:
+        for _ in range(ROUNDS):
+            full = min(full, _closed(journal, blocks))
+            empty = min(empty, _closed(journal, none))
+            journal.sink = log.block
+            logged = min(logged, _closed(journal, none))
+            journal.sink = None
+    return (full - empty) * 2 / len(pieces), logged / len(blocks)
 
 
 def _closed(journal: Journal, blocks: list[list[bytes]]) -> int:
