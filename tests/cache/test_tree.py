@@ -284,6 +284,29 @@ def test_what_is_not_live_cannot_be_held():
         tree.lock(chain_of("aaa"), 3)
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda tree, chain: tree.full_match(chain, -1),
+        lambda tree, chain: tree.joint_match(chain, -1),
+        lambda tree, chain: tree.lock(chain, -1),
+        lambda tree, chain: tree.touch(chain, -2),
+        lambda tree, chain: tree.pin_cost(chain, -1),
+        lambda tree, chain: tree.slots(chain, 2, 1),
+        lambda tree, chain: tree.hold_span(chain, 2, 1),
+        lambda tree, chain: tree.hold_span(chain, -1, 1),
+    ],
+)
+def test_a_span_that_runs_backwards_is_refused(ask):
+    """Numbers below zero and ends before starts change nothing."""
+    tree = tree_of()
+    chain = put(tree, "aaa")
+    before = tree.digest()
+    with pytest.raises(SpanRefused):
+        ask(tree, chain)
+    assert before == tree.digest()
+
+
 def test_a_load_never_claims_what_another_load_is_bringing():
     """It joins that load or recomputes: the refusal names it; once it has ended the span is free."""
     tree = tree_of()

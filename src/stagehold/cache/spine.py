@@ -70,7 +70,11 @@ class Spine:
         """Return the pages to look at; refuses a chain of another page size."""
         if chain.page_size != self.page_size:
             raise SpanRefused(f"chain of page size {chain.page_size} on a tree of page size {self.page_size}")
-        return chain.n_pages if limit is None or limit > chain.n_pages else limit
+        if limit is None or limit > chain.n_pages:
+            return chain.n_pages
+        if limit < 0:
+            raise SpanRefused(f"{limit} pages: expected none or more")
+        return limit
 
     def covering(self, chain: Chain, start: int, end: int) -> Node:
         """Return the node that holds page end - 1; refuses a span that is not live."""
@@ -81,7 +85,7 @@ class Spine:
 
     def boundary(self, chain: Chain, pages: int) -> Node:
         """Return the node that ends at `pages`, made by a split if need be; refuses what is not live."""
-        here = chain.page_size == self.page_size and pages <= chain.n_pages
+        here = chain.page_size == self.page_size and 0 <= pages <= chain.n_pages
         node, live = self.index.locate(chain, pages if here else self.limit(chain, pages))
         if live != pages:
             raise SpanRefused(f"prefix of {pages} pages: the chain has {chain.n_pages} and {live} of them live")

@@ -16,7 +16,7 @@ from stagehold.cache.check import check, owned_slots
 from stagehold.cache.components.base import Cut, Declared, Span
 from stagehold.cache.components.cells import nodes_between
 from stagehold.cache.components.full import SPINE, Full
-from stagehold.cache.errors import ClaimRefused, FlushRefused, InvariantBroken, ReceiptRefused
+from stagehold.cache.errors import ClaimRefused, FlushRefused, InvariantBroken, ReceiptRefused, SpanRefused
 from stagehold.cache.events import ChangeEvent, Reason
 from stagehold.cache.holds import EMPTY, LOCK, PIN, SPAN, Hold, Receipt, unprotected
 from stagehold.cache.insert import Inserted, Slots, insert
@@ -174,6 +174,8 @@ class Tree(Spine):
         A `load` claims its span for itself, and is refused where another load in flight has claimed a page:
         it joins that load or recomputes.
         """
+        if not 0 <= start <= end:
+            raise SpanRefused(f"pages {start} to {end}: expected a span")
         if start == end:
             return EMPTY[SPAN]
         others = self.loads_over(chain, start, end) if load else ()

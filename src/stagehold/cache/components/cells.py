@@ -47,6 +47,7 @@ class Cells:
 
     def bind(self, at: int, pool: Pool, host: Host) -> None:
         """Take place number `at` in the cells of every node, and the pool that the slots are of."""
+        assert self.ring is NIL, f"{self.name}: a component belongs to one tree"
         self.at, self.pool, self.host = at, pool, host
         self.ring = new_ring(at + 1)
 
