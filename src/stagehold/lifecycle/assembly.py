@@ -134,6 +134,7 @@ class Binding:
 def assemble(config: EngineConfig, sink: Sink, copies: Copies, deliver: Deliver, *, binding: Binding) -> Parts:
     """Build the parts of one engine and bind its machines."""
     journal = Journal(sink=sink)
+    kept = journal if config.tier else None  # without ticks nobody would ever close a block
     core = Core(config, journal, copies, attach_bytes(config))
     launches = LaunchRules(core)
     claims = ClaimRules(core, launches)
@@ -152,11 +153,11 @@ def assemble(config: EngineConfig, sink: Sink, copies: Copies, deliver: Deliver,
     }
     steps = SimpleNamespace()
     for name, (spec, rule) in rules.items():
-        setattr(steps, name, binding.bind(spec, rule, journal if config.tier else None, arm.of(name)))
+        setattr(steps, name, binding.bind(spec, rule, kept, arm.of(name)))
     core.steps = steps
     core.breaker = steps.store.birth(BreakerData(), HandleKey("store", 0, b""))
     core.link = steps.attachment.birth(LinkData(), HandleKey("attachment", 0, b""))
-    halt = binding.bind(TICK, TickRules(), journal)
+    halt = binding.bind(TICK, TickRules(), kept)
     silent = binding.bind(TICK, TickRules(), None)
     tick = halt.birth(None, HandleKey("tick", 0, b""))
     phases = Tick(core, launches, holds, breaker, link)

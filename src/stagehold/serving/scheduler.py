@@ -1,4 +1,4 @@
-"""The bundled scheduler: waiting queue, token budget, chunked prefill, decode steps, retraction.
+"""The bundled scheduler: waiting queue, token budget, chunked prefill, decode steps, retraction, batches in flight.
 
 It embeds the engine through its public face, as a foreign scheduler would, and owns which request runs when.
 It never looks at the tree, the pools or the store.
@@ -7,6 +7,7 @@ It never looks at the tree, the pools or the store.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import assert_never
@@ -28,10 +29,11 @@ from stagehold.serving.runner import Runner, Work
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One submitted request. `tokens` has room for prompt and answer; `known` of them are known so far.
+    """One submitted request. `tokens` has room for prompt and answer; `known` of them are known on the device.
 
     `computed` tokens have their KV, of which `reused` came from the cache and `read` were read by a forward;
-    `prefill` of them (the prompt, and what a retracted attempt had answered) come before any is decoded.
+    `prefill` of them (the prompt, and what a retracted attempt had answered) come before any is decoded. The host
+    knows `landed` of the tokens, and has told the engine the ids of `told`.
     """
 
     handle: Handle
@@ -39,6 +41,8 @@ class Request:
     tokens: Tokens
     known: int
     prefill: int
+    landed: int
+    told: int
     computed: int = 0
     reused: int = 0
     read: int = 0
@@ -48,6 +52,24 @@ class Request:
     def rid(self) -> str:
         """The caller's name of the request."""
         return self.handle.rid
+
+    @property
+    def answered(self) -> bool:
+        """Whether its last token is known, so that nothing more is to be computed."""
+        return self.known == len(self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """What one batch did for one request, to be noticed by the host when the batch has ended.
+
+    `handle` is the attempt that was computed; `computed` and `known` are its request's figures behind this batch.
+    """
+
+    request: Request
+    handle: Handle
+    computed: int
+    known: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +99,29 @@ class _Visit(Enum):
 
 
 class Scheduler:
-    """Serves requests in arrival order, a pass at a time: running ones first, oldest first, then new ones."""
+    """Serves requests in arrival order, a pass at a time: running ones first, oldest first, then new ones.
 
-    def __init__(self, engine: Engine, runner: Runner, *, token_budget: int = 512, running_limit: int = 128) -> None:
+    `in_flight` batches run while the next one is built: none in a normal loop, one in an overlapped loop, one less
+    than there are stages in a pipeline. Their results are noticed that many passes later. `defer` is asked once a
+    pass, after the tick: where it says so, the pass admits nobody (a rank's own decision, as for a prefill delayer).
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        runner: Runner,
+        *,
+        token_budget: int = 512,
+        running_limit: int = 128,
+        in_flight: int = 0,
+        defer: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._engine = engine
         self._runner = runner
         self._token_budget = token_budget
         self._running_limit = running_limit
+        self._defer = defer
+        self._flights: deque[list[Landing]] = deque([] for _ in range(in_flight))
         self._waiting: deque[Request] = deque()
         self._running: list[Request] = []
 
@@ -97,16 +135,20 @@ class Scheduler:
         room = np.zeros(len(tokens) + max_new_tokens, dtype=np.uint32)
         room[: len(tokens)] = tokens
         handle = self._engine.arrive(rid, tokens, namespace, max_new_tokens)
-        self._waiting.append(Request(handle, namespace, room, len(tokens), len(tokens)))
+        length = len(tokens)
+        self._waiting.append(Request(handle, namespace, room, length, length, landed=length, told=length))
 
     def step(self) -> Pass:
-        """One pass: tick, gather a batch within the token budget, run it, publish and end what is due."""
+        """One pass: tick, gather a batch within the token budget, send it off, and notice the batch that has ended."""
         self._engine.tick()
         done = Pass()
         batch: list[tuple[Request, int]] = []
         budget = self._go_on(batch, self._token_budget, done)
-        self._admit(batch, budget, done)
-        self._run(batch, done)
+        if not self._defer():
+            self._admit(batch, budget, done)
+        self._flights.append(self._run(batch, done))
+        for landing in self._flights.popleft():
+            self._land(landing, done)
         return done
 
     def abort_all(self) -> None:
@@ -115,25 +157,30 @@ class Scheduler:
             self._engine.abort(request.handle)
         self._waiting.clear()
         self._running.clear()
+        self._flights = deque([] for _ in self._flights)
 
     def _go_on(self, batch: list[tuple[Request, int]], budget: int, done: Pass) -> int:
         """Running requests, oldest first: one token to decode, or the next chunk of the prompt."""
         for request in list(self._running):
-            count = min(budget, request.known - request.computed)
+            count = 0 if request.answered else min(budget, request.known - request.computed)
             if count and request in self._running and self._extend(request, count, done):
                 batch.append((request, count))
                 budget -= count
         return budget
 
     def _extend(self, request: Request, count: int, done: Pass) -> bool:
-        """Slots for `count` more tokens; the youngest request makes room, at last this one itself."""
-        decodes = request.computed >= request.prefill
-        tokens = request.tokens[request.computed : request.computed + count] if decodes else None
+        """Slots for `count` more tokens; the youngest request makes room, at last this one itself.
+
+        The ids go with them as far as the host knows them: behind a batch in flight they come one pass later.
+        """
+        upto = min(request.landed, request.computed + count, request.told + count)
+        tokens = request.tokens[request.told : upto]
         while isinstance(self._engine.extend(request.handle, count, tokens), NoRoom):
             victim = self._running.pop()
             self._retract(victim, done)
             if victim is request:
                 return False
+        request.told += len(tokens)
         return True
 
     def _retract(self, victim: Request, done: Pass) -> None:
@@ -185,23 +232,29 @@ class Scheduler:
         self._running.append(request)
         done.admitted.append(Admitted(request.rid, request.handle.attempt, request.prefill, admission))
 
-    def _run(self, batch: list[tuple[Request, int]], done: Pass) -> None:
-        """The forward pass, and what follows from it for each request."""
+    def _run(self, batch: list[tuple[Request, int]], done: Pass) -> list[Landing]:
+        """The forward pass: KV and answers are on the device, in the order in which batches were sent off."""
         answers = self._runner.forward([self._work(request, count) for request, count in batch])
+        landings = []
         for (request, count), token in zip(batch, answers, strict=True):
             request.read = request.computed
             request.computed += count
             done.computed_tokens += count
-            if request.computed <= request.prefill:
-                self._engine.publish(request.handle, request.computed)
             if request.computed == request.known:
-                self._append(request, token, done)
+                request.tokens[request.known] = token
+                request.known += 1
+            landings.append(Landing(request, request.handle, request.computed, request.known))
+        return landings
 
-    def _append(self, request: Request, token: int, done: Pass) -> None:
-        """One more token of the answer is known; the last one needs no KV."""
-        request.tokens[request.known] = token
-        request.known += 1
-        if request.known == len(request.tokens):
+    def _land(self, landing: Landing, done: Pass) -> None:
+        """The host notices what a batch did: prompt pages are published, and who has answered ends."""
+        request = landing.request
+        request.landed = max(request.landed, landing.known)
+        if landing.handle != request.handle:
+            return  # retracted meanwhile
+        if landing.computed <= request.prefill:
+            self._engine.publish(request.handle, landing.computed)
+        if landing.known == len(request.tokens):
             self._runner.read(self._work(request, 0))
             self._engine.finish(request.handle)
             self._running.remove(request)
