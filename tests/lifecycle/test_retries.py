@@ -319,3 +319,16 @@ def test_an_answer_below_the_threshold_is_no_hit(hand):
     a = h.arrive("a", tokens)
     h.until_state(a, RETRY)
     assert 1 == h.taken("request.lookup.answer.BELOW_THRESHOLD")
+
+
+def test_what_was_believed_before_the_store_was_asked_makes_no_retry_due(hand):
+    """A lookup that timed out is asked again after the interval, however sure we are of the pages."""
+    h = hand(lookup_limit=10)
+    tokens = h.prompt(8)
+    h.run("writer", tokens)
+    h.until(lambda: not h.core.writes)
+    h.shrink(tokens, 0)
+    h.store.stall()
+    a = h.arrive("a", tokens)
+    h.tick()
+    assert (10, 8) == (h.until_state(a, RETRY), h.until_state(a, LOOKUP))

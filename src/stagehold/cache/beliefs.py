@@ -26,6 +26,10 @@ class Beliefs:
         """Whether the page is believed stored."""
         return key in self._stored
 
+    def learned(self, key: bytes, asked_at: int) -> bool:
+        """Whether the page was taught after lesson `asked_at`, and is believed stored."""
+        return self._stored.get(key, asked_at) > asked_at
+
     def in_flight(self, key: bytes) -> bool:
         """Whether a write of the page is queued or under way."""
         return key in self._in_flight

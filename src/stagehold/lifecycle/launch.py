@@ -201,7 +201,8 @@ class LaunchRules:
         core, data = self.core, m.data
         interval = core.limits.retry_interval_ticks
         look_again, data.look_again = data.look_again, False
-        if look_again and not core.store_open and core.beliefs.knows(data.chain.page_key(data.missing)):
+        missing = data.chain.page_key(data.missing)
+        if look_again and not core.store_open and core.beliefs.learned(missing, data.asked_at):
             core.post(self._send_due, m)
             return
         if core.store_open or interval == 0:
