@@ -16,7 +16,7 @@ from stagehold import RequestState
 def test_launches_work_after_hundreds_of_aborts(hand, after):
     """Forty aborts at one moment each, over caps that eight leaks would exhaust."""
     h = hand(query_limit=8, staging_pages=20)
-    h.store._pages_per_tick = 2
+    h.store.limit(2)
     for number in range(40):
         tokens = h.prompt(6, number + 1)
         h.put(tokens)

@@ -12,9 +12,8 @@ def test_every_size_and_batch_has_its_row(tmp_path, url):
     figures = bench_store(url.format(tmp_path), sizes=(4096, 8192), batches=(1, 4), bytes_per_row=1 << 16)
     assert [(row["bytes"], row["batch"]) for row in figures["rows"]] == [(4096, 1), (4096, 4), (8192, 1), (8192, 4)]
     assert all(min(row["put"], row["get"], row["exists_k"]) > 0 for row in figures["rows"])
-    assert all(
-        row["put_of_files"] == row["put"] / figures["limits"][row["bytes"] // 8192]["files"] for row in figures["rows"]
-    )
+    assert all(row["put_of_files"] == row["put"] / row["files"] for row in figures["rows"])
+    assert all(row["get_of_memory"] == row["get"] / row["memory"] for row in figures["rows"])
     assert len(list(ratios(figures))) == 4
 
 

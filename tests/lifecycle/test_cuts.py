@@ -23,7 +23,7 @@ def hung(hand, pages: int = 20, **settings):
 def trickling(hand, ticks: int, **settings):
     """A fetch of 20 pages that has brought a page in each of `ticks` ticks and hangs from now on."""
     h = hand(**settings)
-    h.store._pages_per_tick = 1
+    h.store.limit(1)
     h.put(h.prompt(20))
     a = h.arrive("a", h.prompt(20))
     h.until(lambda: h.machine(a).data.hold)

@@ -127,7 +127,7 @@ def stalls(p: Place) -> None:
 
 def trickles(p: Place) -> None:
     """A page a tick, until the limit falls."""
-    p.hand.store._pages_per_tick = 1
+    p.hand.store.limit(1)
     p.hand.tick(5)
 
 

@@ -117,10 +117,10 @@ def test_the_clock_runs_on_over_a_second_fetch(hand):
 def test_a_fetch_that_has_brought_a_usable_head_is_cut_when_the_wait_is_over(hand):
     """The verified head is used at once; the unread tail is a loss named `cut`."""
     h = hand(wait_base_ticks=6, wait_per_page_ticks=0.0)
-    h.store._pages_per_tick = 1
+    h.store.limit(1)
     h.put(h.prompt(20))
     a = h.arrive("a", h.prompt(20))
-    h.tick(20)
+    h.tick(2)
     ticks, _ = skipped(h, a)
     stats = h.engine.stats()
     assert 6 == ticks

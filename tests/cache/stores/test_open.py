@@ -12,7 +12,7 @@ from stagehold.cache.stores.simulated import SimulatedStore
 
 def test_a_directory_is_opened_with_its_options(tmp_path):
     """Capacity, floor, workers and deadline reach the file store."""
-    store = open_store(f"file://{tmp_path}/kv?capacity=1MiB&floor=0&workers=1&deadline=2.5", page_bytes=64)
+    store = open_store(f"file://{tmp_path}/kv?capacity=1MiB&floor=0&workers=1&deadline=2.5", page_bytes=1 << 19)
     try:
         assert isinstance(store, Store)
         assert store.blocking._capacity_bytes == 1 << 20
@@ -23,6 +23,47 @@ def test_a_directory_is_opened_with_its_options(tmp_path):
         store.close()
 
 
+@pytest.mark.parametrize(
+    ("page_bytes", "options", "form"),
+    [
+        (64 << 10, "", "packed"),
+        ((512 << 10) - 1, "", "packed"),
+        (512 << 10, "", "file"),
+        (0, "", "file"),
+        (64 << 10, "?form=pages", "file"),
+        (1 << 20, "?form=packed", "packed"),
+        (1 << 20, "?form=auto", "file"),
+    ],
+)
+def test_small_pages_are_packed_unless_told_otherwise(tmp_path, page_bytes, options, form):
+    """Below 512 KiB many pages share a file, at and above each has its own."""
+    store = open_store(f"file://{tmp_path}{options}", page_bytes)
+    store.close()
+    assert store.name == form
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "message"),
+    [
+        ((64 << 10, ""), (128 << 10, ""), "slots of 65536 bytes; pages of 131072 bytes take slots of 131072"),
+        ((64 << 10, ""), (1 << 20, ""), r"holds packed pages \(form=packed\)"),
+        ((1 << 20, ""), (64 << 10, ""), r"holds a file for each page \(form=pages\)"),
+    ],
+)
+def test_a_directory_of_other_pages_is_refused(tmp_path, first, then, message):
+    """A directory is for one size of page, since a capacity is kept for one; nothing of it is touched."""
+    page = memoryview(bytes(first[0]))
+    store = open_store(f"file://{tmp_path}?floor=0{first[1]}", first[0])
+    store.put(1, [b"n" * 32], [page], 0)
+    store.wait(20)
+    store.close()
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ValueError, match=message):
+        open_store(f"file://{tmp_path}?floor=0{then[1]}", then[0])
+    assert sorted(tmp_path.rglob("*")) == before
+    open_store(f"file://{tmp_path}?floor=0{first[1]}", first[0]).close()
+
+
 def test_a_simulated_store_is_opened_with_its_options():
     """Seed, delays, rates and capacity reach the simulated store."""
     store = open_store("sim:?seed=7&get=3-5&corrupt=0.25&capacity=4KiB&pages_per_tick=2", page_bytes=0)
@@ -30,7 +71,7 @@ def test_a_simulated_store_is_opened_with_its_options():
     assert store._delays.get == (3, 5)
     assert store._rates.corrupt == 0.25
     assert store.medium.capacity_bytes == 4096
-    assert store._pages_per_tick == 2
+    assert store.link.pages_per_tick == 2
 
 
 @pytest.mark.parametrize(
@@ -45,7 +86,7 @@ def test_a_simulated_store_is_opened_with_its_options():
         ("file:///srv/kv?capacity=lots", "capacity='lots': expected a size such as"),
         ("file:///srv/kv?workers=0", "expected a whole number, 1 or more"),
         ("file:///srv/kv?deadline=0", "expected seconds, more than 0"),
-        ("file:///data/kv?form=loose", "expected pages .* or packed"),
+        ("file:///data/kv?form=loose", "expected auto .* or packed"),
         ("file://host/kv", "expected an absolute directory"),
         ("file:kv", "expected an absolute directory"),
         ("sim:?seed=1&seed=2", "stands there twice"),

@@ -1,11 +1,12 @@
 """The simulated store: deterministic in ticks, honest about bytes."""
 
 import copy
+import itertools
 
 import pytest
 
 from stagehold.cache.stores.protocol import Store, Verdict
-from stagehold.cache.stores.simulated import Delays, Medium, Rates, SimulatedStore
+from stagehold.cache.stores.simulated import Delays, Link, Medium, Rates, SimulatedStore
 
 NOW = Delays((1, 1), (1, 1), (1, 1))
 
@@ -143,6 +144,92 @@ def test_pages_of_a_tick_are_shared_in_turn():
     store.get_into(2, names(8), empties(8), 0)
     store.get_into(3, names(1), empties(1), 0)
     assert [(p.ticket, p.done) for p in store.poll(1)] == [(2, False), (3, True)]
+
+
+def moved(stores, ticks):
+    """Poll all stores in turn; return the pages that each had moved by the end of each tick."""
+    seen, good = [], [{} for _ in stores]
+    for tick in ticks:
+        for store, pages in zip(stores, good, strict=True):
+            pages.update({report.ticket: report.good for report in store.poll(tick)})
+        seen.append(tuple(sum(pages.values()) for pages in good))
+    return seen
+
+
+def ranks(count, pages_per_tick, medium=None):
+    """Stores of `count` ranks on one medium and one link."""
+    medium, link = medium or Medium(), Link(pages_per_tick)
+    return [SimulatedStore(delays=NOW, medium=medium, link=link) for _ in range(count)]
+
+
+def test_reads_and_writes_share_the_bandwidth():
+    """Four pages a tick: beside a write, a read moves at half its speed."""
+    medium = filled(SimulatedStore(delays=NOW), 8).medium
+    (alone,), (both,) = ranks(1, 4, medium), ranks(1, 4, medium)
+    alone.get_into(2, names(8), empties(8), 0)
+    assert moved([alone], range(1, 3)) == [(4,), (8,)]
+    both.get_into(2, names(8), empties(8), 0)
+    both.put(3, names(8, 100), bodies(8), 0)
+    seen = [{report.ticket: report.good for report in both.poll(tick)} for tick in range(1, 5)]
+    assert seen == [{2: 2, 3: 2}, {2: 4, 3: 4}, {2: 6, 3: 6}, {2: 8, 3: 8}]
+
+
+def test_ranks_contend_for_one_link():
+    """Two ranks read at half the speed of one; when one of them is done the other has all of it."""
+    medium = filled(SimulatedStore(delays=NOW), 24).medium
+    first, second = stores = ranks(2, 4, medium)
+    first.exists(1, names(1), 0)
+    moved(stores, range(1))
+    first.get_into(2, names(4), empties(4), 0)
+    second.get_into(2, names(16), empties(16), 0)
+    seen = moved(stores, range(1, 7))
+    assert [after[1] for after in seen] == [0, 4, 8, 12, 16, 16]
+    assert seen[0] == (5, 0)  # the looked-up key counts here, and took no bandwidth
+
+
+@pytest.mark.parametrize(("pages_per_tick", "busy"), [(1, 2), (4, 2), (5, 3), (7, 4)])
+def test_a_link_is_shared_evenly_and_never_exceeded(pages_per_tick, busy):
+    """Over many ticks each busy rank has its part, whatever does not divide; no tick has more than fits."""
+    medium = filled(SimulatedStore(delays=NOW), 1).medium
+    stores = ranks(busy, pages_per_tick, medium)
+    ticks = 12 * busy
+    for store in stores:
+        for ticket in range(2, 2 + ticks * pages_per_tick):
+            store.get_into(ticket, names(1), empties(1), 0)
+    seen = [(0,) * busy, *moved(stores, range(1, ticks + 1))]
+    steps = [sum(after) - sum(before) for before, after in itertools.pairwise(seen)]
+    assert set(steps) == {pages_per_tick}
+    assert max(seen[-1]) - min(seen[-1]) <= 2 * pages_per_tick
+
+
+def test_lookups_pass_beside_a_full_link():
+    """Asking costs latency, not bandwidth."""
+    store = SimulatedStore(delays=NOW, pages_per_tick=1)
+    store.put(1, names(8), bodies(8), 0)
+    store.exists(2, names(50, 100), 0)
+    assert [(p.ticket, p.done) for p in store.poll(1)] == [(1, False), (2, True)]
+
+
+def test_a_copy_has_a_link_of_its_own():
+    """What the copy moves is not taken from the original."""
+    store = filled(SimulatedStore(delays=NOW), 4)
+    store.limit(2)
+    store.get_into(2, names(4), empties(4), 2)
+    other = copy.deepcopy(store)
+    assert moved([other, store], range(3, 5)) == [(2, 2), (4, 4)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"pages_per_tick": 0}, "expected at least 1"),
+        ({"pages_per_tick": 1, "link": Link(1)}, "expected one of them"),
+    ],
+)
+def test_a_link_that_makes_no_sense_is_refused(options, message):
+    """No pages at all, or two limits at once."""
+    with pytest.raises(ValueError, match=message):
+        SimulatedStore(**options)
 
 
 def test_nothing_arrives_before_its_delay():

@@ -32,6 +32,16 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors that mean no room: a refusal, not a fault of the store."""
 
 
+DEFAULT_SHARE = 0.5
+"""The default capacity, as a share of the disk: a budget that nobody set must not fill a node."""
+
+
+def default_capacity(root: Path) -> int:
+    """Return how many bytes a store takes of the disk under `root` unless told otherwise."""
+    disk = os.statvfs(root)
+    return int(DEFAULT_SHARE * disk.f_blocks * disk.f_frsize)
+
+
 def default_floor(root: Path) -> int:
     """Return how many bytes of the disk under `root` a store leaves free unless told otherwise."""
     disk = os.statvfs(root)
@@ -41,9 +51,10 @@ def default_floor(root: Path) -> int:
 class FileStore:
     """A `BlockingStore` over a directory, which is made if missing.
 
-    `capacity_bytes` counts whole disk blocks over all processes (None: only the floor limits);
+    `capacity_bytes` counts whole disk blocks over all processes (None: `default_capacity`);
     `floor_bytes` is the free space to leave on the disk (None: `default_floor`). A damaged file is removed
-    when it is found, and counted in `alarms` by its verdict.
+    when it is found, and counted in `alarms` by its verdict. Raises ValueError for a directory that holds
+    packed pages.
     """
 
     name = "file"
@@ -62,7 +73,7 @@ class FileStore:
         self.evicted_pages = 0
         self._folder = Folder(Path(root).absolute())
         self._ledger = SizeLedger(self._folder.ledger)
-        self._capacity_bytes = capacity_bytes
+        self._capacity_bytes = default_capacity(self._folder.root) if capacity_bytes is None else capacity_bytes
         self._floor_bytes = default_floor(self._folder.root) if floor_bytes is None else floor_bytes
         self._layout = layout
         self._stamp_lock = threading.Lock()
@@ -174,8 +185,7 @@ class FileStore:
             return temp, descriptor
 
     def _has_room(self, books: SizeLedger, size: int) -> bool:
-        within = self._capacity_bytes is None or books.used_bytes + size <= self._capacity_bytes
-        return within and self._missing_bytes(size) <= 0
+        return books.used_bytes + size <= self._capacity_bytes and self._missing_bytes(size) <= 0
 
     def _missing_bytes(self, size: int) -> int:
         """How far a page of `size` would push the disk under its floor."""
@@ -188,11 +198,10 @@ class FileStore:
         books.used_bytes = found.writing_bytes + sum(page.size_bytes for page in found.pages)
         if self._has_room(books, size):
             return True
-        if self._capacity_bytes is not None and size > self._capacity_bytes:
+        if size > self._capacity_bytes:
             return False
         target = max(0, books.used_bytes - max(0, self._missing_bytes(size)))
-        if self._capacity_bytes is not None:
-            target = min(target, self._capacity_bytes - size)
+        target = min(target, self._capacity_bytes - size)
         self._evict(books, found.pages, target - int(EVICT_SHARE * target))
         return self._has_room(books, size)
 
@@ -235,7 +244,7 @@ def _write_whole(descriptor: int, pieces: Sequence[Buffer | bytes], length: int)
 
 
 def _create(path: str) -> int:
-    """Open a new file for writing, making its shard at the first use."""
+    """Open a new file for writing, in a shard made anew should somebody have cleared it away."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     try:
         return os.open(path, flags, 0o666)

@@ -1,9 +1,9 @@
 """Where the page files of a file store lie, and what a walk over them finds.
 
-It names, lists and removes files; it never looks into one. A folder holds `ledger` and `pages/` with two
-levels of shards; in these lie pages, named after their object, and hidden files being written, named after
-host, process, size and a random part. A file begins its life in its shard, since that is where file systems
-then place it.
+It names, lists and removes files; it never looks into one. A folder holds `ledger` and `pages/` with its
+shards, all made at the first opening; in these lie pages, named after their object, and hidden files being
+written, named after host, process, size and a random part. A file begins its life in its shard, since that is
+where file systems then place it.
 """
 # ruff: noqa: PTH108 - plain calls on strings, since this is the path of every page
 
@@ -21,8 +21,13 @@ from pathlib import Path
 from stagehold.cache.stores.page import HEADER_BYTES
 from stagehold.kernels.checksum import spread
 
+SHARDS = 32
+"""Enough that millions of pages make directories of a size that every file system likes; few enough to be
+made ahead, since making one costs as much as writing a page."""
 BLOCK_BYTES = 4096
 """File systems give out whole blocks; counting less would let the directory outgrow its capacity."""
+FORMS = {"pages": "a file for each page (form=pages)", "segments": "packed pages (form=packed)"}
+"""Folders under a root, and what the form of store is whose pages are there."""
 HIDDEN = ".new-"
 """How the name of a file that is being written begins."""
 _PAGE_NAME = re.compile(r"(?:[0-9a-f]{2})+")
@@ -53,12 +58,15 @@ class Survey:
 
 
 class Folder:
-    """The paths of one file store."""
+    """The paths of one file store. Raises ValueError for a directory that holds packed pages."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._pages = f"{root}/pages"
-        Path(self._pages).mkdir(parents=True, exist_ok=True)
+        refuse_other_form(root, "segments")
+        if not Path(self._pages).is_dir():
+            for shard in range(SHARDS):
+                Path(self._pages, f"{shard:02x}").mkdir(parents=True, exist_ok=True)
         self._host = f"{spread(socket.gethostname().encode()):016x}"
 
     @property
@@ -68,8 +76,7 @@ class Folder:
 
     def page(self, name: bytes) -> str:
         """Return the path of a page; the shard comes from a hash, since names may share their first bytes."""
-        shard = spread(name)
-        return f"{self._pages}/{shard & 15:x}/{shard >> 4 & 15:x}/{name.hex()}"
+        return f"{self._pages}/{spread(name) % SHARDS:02x}/{name.hex()}"
 
     def temp(self, path: str, size_bytes: int) -> str:
         """Return a path beside `path` that nobody else has; its name tells owner and intended size.
@@ -83,13 +90,12 @@ class Folder:
         """Walk over everything, removing what is left of dead writers and files too short to be a page."""
         pages, writing = [], 0
         for shard in _folders(self._pages):
-            for leaf in _folders(shard):
-                with os.scandir(leaf) as entries:
-                    for entry in entries:
-                        if entry.name.startswith(HIDDEN):
-                            writing += self._writing_bytes(entry)
-                        elif (found := _look(entry)) is not None:
-                            pages.append(found)
+            with os.scandir(shard) as entries:
+                for entry in entries:
+                    if entry.name.startswith(HIDDEN):
+                        writing += self._writing_bytes(entry)
+                    elif (found := _look(entry)) is not None:
+                        pages.append(found)
         return Survey(sorted(pages), writing)
 
     def _writing_bytes(self, entry: os.DirEntry[str]) -> int:
@@ -109,6 +115,18 @@ class Folder:
             return time.time() - entry.stat().st_mtime > ABANDONED_SECONDS
         except FileNotFoundError:
             return True
+
+
+def refuse_other_form(root: Path, other: str) -> None:
+    """Raise ValueError where a store of the other form has its pages under `root`, in the folder `other`.
+
+    Each form keeps books of its own about the capacity: both together would take twice what was allowed.
+    """
+    if (root / other).is_dir():
+        raise ValueError(
+            f"{root} holds {FORMS[other]}; pages below 512 KiB are packed, larger ones have a file each: "
+            "give each page size a directory of its own"
+        )
 
 
 def _owner(entry: os.DirEntry[str]) -> list[str]:

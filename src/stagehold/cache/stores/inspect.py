@@ -13,9 +13,10 @@ from pathlib import Path
 
 from stagehold.cache.stores.files import FileStore
 from stagehold.cache.stores.folder import Folder
+from stagehold.cache.stores.ledger import SizeLedger
 from stagehold.cache.stores.page import HEADER_BYTES, Identity, read_identity, verify
 from stagehold.cache.stores.protocol import Verdict
-from stagehold.cache.stores.segment import SUFFIX, Segment
+from stagehold.cache.stores.segment import Segment, segment_paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,8 @@ def list_pages(root: str | os.PathLike[str]) -> Iterator[StoredPage]:
     if (folder / "pages").is_dir():
         for found in sorted(Folder(folder).survey().pages, key=lambda page: page.path):
             yield _check(found.path, Path(found.path).read_bytes(), bytes.fromhex(Path(found.path).name))
-    for path in sorted((folder / "segments").glob(f"*{SUFFIX}")):
-        yield from _list_segment(str(path))
+    for path in segment_paths(folder / "segments"):
+        yield from _list_segment(path)
 
 
 def verify_pages(root: str | os.PathLike[str]) -> Counter[Verdict]:
@@ -43,13 +44,32 @@ def verify_pages(root: str | os.PathLike[str]) -> Counter[Verdict]:
 
 
 def collect(root: str | os.PathLike[str], capacity_bytes: int) -> int:
-    """Evict from the page files under `root` until they take at most `capacity_bytes`; return how many went.
+    """Evict pages under `root` until they take at most `capacity_bytes`; return how many went.
 
-    Leftovers of dead processes are swept first. Segments keep their size; they are reused in place.
+    Leftovers of dead processes are swept first. Packed pages go in whole segments, those written longest ago
+    first; a segment that a living process writes to stays.
     """
-    store = FileStore(_existing(root), capacity_bytes=capacity_bytes, floor_bytes=0)
+    folder = _existing(root)
+    if (folder / "segments").is_dir():
+        return _collect_segments(folder, capacity_bytes)
+    store = FileStore(folder, capacity_bytes=capacity_bytes, floor_bytes=0)
     store.close()
     return store.evicted_pages
+
+
+def _collect_segments(folder: Path, capacity_bytes: int) -> int:
+    ledger, evicted = SizeLedger(folder / "segments.ledger"), 0
+    segments = [Segment(path) for path in segment_paths(folder / "segments")]
+    with ledger.locked() as books:
+        books.used_bytes = sum(segment.file_bytes for segment in segments)
+        for segment in sorted(segments, key=lambda found: found.changed_at_ns):
+            if books.used_bytes > capacity_bytes and segment.claim():
+                evicted += sum(name is not None for _, name in segment.changes())
+                segment.remove()
+                books.used_bytes -= segment.file_bytes
+            segment.close()
+    ledger.close()
+    return evicted
 
 
 def _existing(root: str | os.PathLike[str]) -> Path:

@@ -127,6 +127,8 @@ def need(module: str, url: StoreUrl, *, extra: str) -> Any:
         raise StoreUrlError(f"{url.text}: {url.scheme} needs the package {module!r} ({error}): {remedy}") from error
 
 
+PACKED_BELOW_BYTES = 512 << 10
+"""Page size below which creating a file costs more than packing the page into one that is there."""
 RUNNING = {"workers": count, "deadline": seconds}
 """Options of every store that runs on threads."""
 
@@ -155,8 +157,8 @@ def parse_url(text: str, page_bytes: int, *, layout: Layout = WHOLE) -> StoreUrl
 def open_store(url: str, page_bytes: int, *, layout: Layout = WHOLE) -> Store:
     """Open the store at `url` for pages of `page_bytes` bytes (0: an engine without bytes).
 
-    Raises StoreUrlError for an unknown scheme or option, and whatever the store raises that cannot be
-    reached.
+    Raises StoreUrlError for an unknown scheme or option, ValueError for a directory that is one of other
+    pages, and whatever the store raises that cannot be reached.
     """
     parsed = parse_url(url, page_bytes, layout=layout)
     opener = _OPENERS.get(parsed.scheme)
@@ -185,22 +187,24 @@ def _open_file(url: StoreUrl) -> Store:
     from stagehold.cache.stores.files import FileStore
     from stagehold.cache.stores.packed import PackedStore
 
-    options = url.read(capacity=size, floor=size, form=_form, **RUNNING)
+    options = url.read(capacity=size, floor=size, form=form, **RUNNING)
     if url.host not in ("", "localhost") or not url.path.startswith("/"):
         raise StoreUrlError(f"{url.text}: expected an absolute directory, as in file:///var/cache/kv")
     limits = {"capacity_bytes": options.get("capacity"), "floor_bytes": options.get("floor")}
+    small = 0 < url.page_bytes < PACKED_BELOW_BYTES
+    chosen = options.get("form", "auto")
     blocking: BlockingStore
-    if options.get("form") == "packed":
+    if chosen == "packed" or (chosen == "auto" and small):
         blocking = PackedStore(url.path, url.page_bytes, layout=url.layout, **limits)
     else:
         blocking = FileStore(url.path, layout=url.layout, **limits)
     return run_on_workers(blocking, options)
 
 
-def _form(value: str) -> str:
-    """Parse how pages lie in the directory: a file each, or many to a file."""
-    if value not in ("pages", "packed"):
-        raise ValueError("expected pages (a file for each) or packed (for pages below 512 KiB)")
+def form(value: str) -> str:
+    """Parse how pages lie in the directory: a file each, many to a file, or as their size suggests."""
+    if value not in ("auto", "pages", "packed"):
+        raise ValueError("expected auto (packed below 512 KiB), pages (a file for each) or packed")
     return value
 
 

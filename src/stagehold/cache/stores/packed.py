@@ -3,7 +3,8 @@
 It saves the file creation and the rename that a small page costs in the plain file store. Each handle
 writes its own segments and reads those of all; a segment whose owner is gone is taken over. Capacity is
 kept over all processes, in whole segments, and free space is taken when a segment is made. Recency is kept
-in memory: after a start, pages go in the order of their slots.
+in memory: after a start, pages go in the order of their slots. All segments of a directory have slots of one
+size: those of another size would take the capacity and never be used again.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from stagehold.cache.stores.files import FULL, default_floor
+from stagehold.cache.stores.files import FULL, default_capacity, default_floor
+from stagehold.cache.stores.folder import refuse_other_form
 from stagehold.cache.stores.ledger import SizeLedger
 from stagehold.cache.stores.page import HEADER_BYTES, WHOLE, Layout, encode_header, verify_received
 from stagehold.cache.stores.protocol import Buffer, OnPage, Verdict
-from stagehold.cache.stores.segment import ALIGN_BYTES, SUFFIX, Segment, segment_bytes
+from stagehold.cache.stores.segment import ALIGN_BYTES, Segment, segment_bytes, segment_paths, slot_size
 
 SEGMENT_BYTES = 64 << 20
 """Large enough that making one is rare, small enough that a capacity is used up to the last few percent."""
@@ -40,7 +42,7 @@ class PackedStore:
     """A `BlockingStore` over a directory, for bodies of up to `page_bytes` bytes; longer ones are REFUSED.
 
     `capacity_bytes` and `floor_bytes` as in the file store. Raises ValueError for a capacity without room
-    for a segment of one page.
+    for a segment of one page, and for a directory with page files or with slots of another size.
     """
 
     name = "packed"
@@ -57,11 +59,12 @@ class PackedStore:
         self.alarms: Counter[Verdict] = Counter()
         self.evicted_pages = 0
         self._slot_bytes = max(ALIGN_BYTES, -(-page_bytes // ALIGN_BYTES) * ALIGN_BYTES)
-        self._slots = _slots(self._slot_bytes, capacity_bytes)
-        self._capacity_bytes = capacity_bytes
         self._layout = layout
         self._folder = Path(root).absolute() / "segments"
+        _refuse_other_pages(self._folder, page_bytes, self._slot_bytes)
         self._folder.mkdir(parents=True, exist_ok=True)
+        self._capacity_bytes = default_capacity(self._folder) if capacity_bytes is None else capacity_bytes
+        self._slots = _slots(self._slot_bytes, self._capacity_bytes)
         self._floor_bytes = default_floor(self._folder) if floor_bytes is None else floor_bytes
         self._ledger = SizeLedger(self._folder.parent / "segments.ledger")
         self._lock = threading.RLock()
@@ -178,17 +181,20 @@ class PackedStore:
 
     def _refresh(self) -> None:
         """Open segments that are new, own those that nobody owns, follow the changes of the others."""
-        for path in sorted(found.path for found in os.scandir(self._folder) if found.name.endswith(SUFFIX)):
+        paths = segment_paths(self._folder)
+        for path in paths:
             if path not in self._segments:
                 self._segments[path] = segment = Segment(path)
                 self._claim(segment)
+        for path in sorted(set(self._segments) - set(paths)):  # removed by somebody who looks after the disk
+            self._leave(path)
         for segment in self._segments.values():
             if not segment.owned:
                 self._follow(segment)
 
     def _claim(self, segment: Segment) -> bool:
-        """Own a segment of our slot size if its owner is gone: its pages, and its empty slots."""
-        if segment.slot_bytes != self._slot_bytes or not segment.claim():
+        """Own a segment if its owner is gone: its pages, and its empty slots."""
+        if not segment.claim():
             return False
         self._follow(segment)
         for slot in range(segment.slots):
@@ -199,6 +205,18 @@ class PackedStore:
             if name is None or self._own.get(name) != place:
                 self._free.append(place)
         return True
+
+    def _leave(self, path: str) -> None:
+        """Forget a segment that was removed, which nobody does while it has an owner, unless it is being read."""
+        segment = self._segments[path]
+        if any(place.segment is segment for place in +self._busy):
+            return
+        for place in [place for place in self._others_names if place.segment is segment]:
+            name = self._others_names.pop(place)
+            if self._others.get(name) == place:
+                del self._others[name]
+        del self._segments[path]
+        segment.close()
 
     def _follow(self, segment: Segment) -> None:
         """Learn what the slots of another handle's segment hold by now."""
@@ -229,7 +247,7 @@ class PackedStore:
         size = segment_bytes(self._slot_bytes, self._slots)
         with self._ledger.locked() as books:
             disk = os.statvfs(self._folder)
-            within = self._capacity_bytes is None or books.used_bytes + size <= self._capacity_bytes
+            within = books.used_bytes + size <= self._capacity_bytes
             if within and disk.f_bavail * disk.f_frsize - size >= self._floor_bytes:
                 segment = _create(str(self._folder), self._slot_bytes, self._slots)
                 if segment is not None:
@@ -261,13 +279,25 @@ def _create(folder: str, slot_bytes: int, slots: int) -> Segment | None:
         return None
 
 
-def _slots(slot_bytes: int, capacity_bytes: int | None) -> int:
+def _refuse_other_pages(folder: Path, page_bytes: int, slot_bytes: int) -> None:
+    """Raise ValueError where the directory is already one of other pages."""
+    refuse_other_form(folder.parent, "pages")
+    for path in segment_paths(folder):
+        found = slot_size(path)
+        if found != slot_bytes:
+            raise ValueError(
+                f"{folder.parent} holds packed pages in slots of {found} bytes; pages of {page_bytes} bytes take "
+                f"slots of {slot_bytes}: give each page size a directory of its own"
+            )
+
+
+def _slots(slot_bytes: int, capacity_bytes: int) -> int:
     """Return the slots of a segment: of 64 MiB, or an eighth of a small capacity, one page at least."""
-    target = SEGMENT_BYTES if capacity_bytes is None else min(SEGMENT_BYTES, capacity_bytes // SEGMENTS_IN_CAPACITY)
+    target = min(SEGMENT_BYTES, capacity_bytes // SEGMENTS_IN_CAPACITY)
     slots = max(1, target // (slot_bytes + HEADER_BYTES))
     while slots > 1 and segment_bytes(slot_bytes, slots) > target:
         slots -= 1
-    if capacity_bytes is not None and segment_bytes(slot_bytes, slots) > capacity_bytes:
+    if segment_bytes(slot_bytes, slots) > capacity_bytes:
         raise ValueError(
             f"capacity of {capacity_bytes} bytes: a segment of one page takes {segment_bytes(slot_bytes, 1)}"
         )

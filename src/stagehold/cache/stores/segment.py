@@ -29,10 +29,9 @@ class Segment:
     """An open segment file, named after its slot size and slot count. Only its owner may write."""
 
     def __init__(self, path: str) -> None:
-        body_bytes, slots, _ = path.rpartition("/")[2].split("-")
         self.path = path
-        self.slot_bytes = int(body_bytes)
-        self.slots = int(slots)
+        self.slot_bytes = slot_size(path)
+        self.slots = int(path.rpartition("/")[2].split("-")[1])
         self.owned = False
         self._first_body = table_bytes(self.slots)
         self._descriptor = os.open(path, os.O_RDWR)
@@ -43,6 +42,11 @@ class Segment:
     def file_bytes(self) -> int:
         """The size of the file on disk."""
         return segment_bytes(self.slot_bytes, self.slots)
+
+    @property
+    def changed_at_ns(self) -> int:
+        """When the file was last written to."""
+        return os.fstat(self._descriptor).st_mtime_ns
 
     @classmethod
     def create(cls, folder: str, slot_bytes: int, slots: int) -> Segment:
@@ -60,17 +64,22 @@ class Segment:
         return cls(path)
 
     def claim(self) -> bool:
-        """Become the owner; False where another living handle is."""
+        """Become the owner; False where another living handle is, or where the file was removed."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        self.owned = True
-        return True
+        self.owned = os.fstat(self._descriptor).st_nlink > 0
+        return self.owned
+
+    def remove(self) -> None:
+        """Take the file from the disk; who has it open keeps its bytes, and can never own it."""
+        assert self.owned, f"{self.path} is written by another handle"
+        os.unlink(self.path)
 
     def changes(self) -> Iterator[tuple[int, bytes | None]]:
         """Yield each slot that changed since the last call (at first: is in use), and its name or None."""
-        changed_at = os.fstat(self._descriptor).st_mtime_ns
+        changed_at = self.changed_at_ns
         if changed_at == self._seen_change:
             return
         # A file's time moves in coarse steps: while it is recent, more writes may hide behind the same one.
@@ -117,6 +126,20 @@ class Segment:
     def close(self) -> None:
         """Give up ownership and the descriptor."""
         os.close(self._descriptor)
+
+
+def segment_paths(folder: str | os.PathLike[str]) -> list[str]:
+    """Return the segment files in `folder`, in the order of their names; none where there is no folder."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.path for entry in entries if entry.name.endswith(SUFFIX))
+    except FileNotFoundError:
+        return []
+
+
+def slot_size(path: str) -> int:
+    """Return the bytes of a slot, from a segment's name."""
+    return int(path.rpartition("/")[2].split("-")[0])
 
 
 def table_bytes(slots: int) -> int:

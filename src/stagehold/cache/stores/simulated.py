@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from stagehold.cache.stores.dice import Dice
+from stagehold.cache.stores.medium import Link, Medium
 from stagehold.cache.stores.operations import Kind, Operation, operation
 from stagehold.cache.stores.page import HEADER_BYTES, WHOLE, Layout, encode_header, unpack_into
 from stagehold.cache.stores.protocol import Buffer, Progress, Verdict
+
+__all__ = ["Delays", "Link", "Medium", "Rates", "SimulatedStore"]
 
 NEVER = 1 << 62
 """The due tick of a stalled operation."""
@@ -48,65 +50,14 @@ class Rates:
     stall: float = 0.0
 
 
-class Medium:
-    """The stored page objects, least recently used first, within a capacity in bytes (None: no limit).
-
-    Several `SimulatedStore`s may share one, as several ranks or a restarted process share a directory.
-    """
-
-    def __init__(self, capacity_bytes: int | None = None) -> None:
-        self.capacity_bytes = capacity_bytes
-        self.used_bytes = 0
-        self.evicted_pages = 0
-        self._pages: dict[bytes, bytes] = {}
-
-    def __contains__(self, name: bytes) -> bool:
-        return name in self._pages
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Medium:
-        """Page objects never change, so a copy shares them."""
-        copied = Medium(self.capacity_bytes)
-        copied.used_bytes, copied.evicted_pages = self.used_bytes, self.evicted_pages
-        copied._pages = self._pages.copy()
-        return copied
-
-    def names(self) -> list[bytes]:
-        """Return the names held, least recently used first."""
-        return list(self._pages)
-
-    def read(self, name: bytes) -> bytes | None:
-        """Return the page object and renew it, None where it is not held."""
-        raw = self._pages.pop(name, None)
-        if raw is not None:
-            self._pages[name] = raw
-        return raw
-
-    def write(self, name: bytes, raw: bytes) -> bool:
-        """Keep a page object, evicting the least recently used; False where it can never fit."""
-        if self.capacity_bytes is not None and len(raw) > self.capacity_bytes:
-            return False
-        self.remove(name)
-        self._pages[name] = raw
-        self.used_bytes += len(raw)
-        while self.capacity_bytes is not None and self.used_bytes > self.capacity_bytes:
-            self.remove(next(iter(self._pages)))
-            self.evicted_pages += 1
-        return True
-
-    def remove(self, name: bytes) -> bool:
-        """Forget a page object; False where it was not held."""
-        raw = self._pages.pop(name, None)
-        self.used_bytes -= len(raw or b"")
-        return raw is not None
-
-
 class SimulatedStore:
     """A `Store` in ticks over a `Medium`; see the module for what is promised.
 
     It has no workers, so a snapshot of an engine may copy it (`copyable`).
 
-    `pages_per_tick` is shared by all operations under way, one page each in turn (None: no limit), so that
-    a long get is spread over ticks and reports its good pages as it goes.
+    A link limits the pages of a tick, which all reads and writes under way share, one page each in turn, so
+    that a long get is spread over ticks and reports its good pages as it goes; lookups pass beside them.
+    `pages_per_tick` is short for a link of its own; without either there is no limit.
     """
 
     persistent = False
@@ -122,24 +73,25 @@ class SimulatedStore:
         rates: Rates | None = None,
         pages_per_tick: int | None = None,
         medium: Medium | None = None,
+        link: Link | None = None,
         layout: Layout = WHOLE,
         name: str = "sim",
     ) -> None:
-        if pages_per_tick is not None and pages_per_tick < 1:
-            raise ValueError(f"pages_per_tick is {pages_per_tick}: expected at least 1, or None for no limit")
+        if pages_per_tick is not None and link is not None:
+            raise ValueError("both pages_per_tick and a link: expected one of them")
         self.name = name
+        self.link = Link(pages_per_tick) if pages_per_tick is not None else link
         self.medium = medium if medium is not None else Medium()
         self._random = Dice(seed)
         self._delays = delays or Delays()
         self._rates = rates or Rates()
-        self._pages_per_tick = pages_per_tick
+        self._place = self.link.join() if self.link is not None else 0
         self._layout = layout
         self._operations: dict[int, Operation] = {}
         self._due: dict[int, int] = {}
         self._failing: dict[int, int] = {}
         self._fail_next = 0
         self._stalled = False
-        self._last_tick: int | None = None
         self._closed = False
 
     def exists(self, ticket: int, keys: Sequence[bytes], tick: int) -> None:
@@ -157,7 +109,6 @@ class SimulatedStore:
     def poll(self, tick: int) -> list[Progress]:
         """Let the pages of this tick move, then report what did, in ticket order."""
         if self._stalled:
-            self._last_tick = tick
             return []
         self._move(tick)
         reports = [found for ticket in sorted(self._operations) if (found := self._report(ticket, tick))]
@@ -206,6 +157,11 @@ class SimulatedStore:
         self._stalled = False
         self._due = {ticket: 0 if due == NEVER else due for ticket, due in self._due.items()}
 
+    def limit(self, pages_per_tick: int) -> None:
+        """Go on with a link of its own that lets so many pages pass in a tick."""
+        self.link = Link(pages_per_tick)
+        self._place = self.link.join()
+
     def heal(self) -> None:
         """Behave from now on: no misbehaviour for new work, no stall left. Past losses stay lost."""
         self._rates = Rates()
@@ -244,15 +200,21 @@ class SimulatedStore:
 
     def _move(self, tick: int) -> None:
         """Step the operations that are due, one page each in turn, while pages of the tick are left."""
-        elapsed = 1 if self._last_tick is None else tick - self._last_tick
-        self._last_tick = tick
-        left = NEVER if self._pages_per_tick is None else self._pages_per_tick * elapsed
-        turn = [self._operations[t] for t in sorted(self._operations) if self._due[t] <= tick]
-        while turn and left > 0:
-            turn = [found for found in turn if not found.done]
-            for found in turn[:left]:
-                self._step(found)
-            left -= len(turn)
+        due = (self._operations[t] for t in sorted(self._operations) if self._due[t] <= tick)
+        turn = [found for found in due if not found.done]
+        left = self._granted(turn, tick)
+        while turn:
+            for found in turn:
+                lookup = found.kind is Kind.EXISTS
+                if lookup or left > 0:
+                    self._step(found)
+                    left -= not lookup
+            turn = [found for found in turn if not found.done and (left > 0 or found.kind is Kind.EXISTS)]
+
+    def _granted(self, turn: Sequence[Operation], tick: int) -> int:
+        if self.link is None:
+            return NEVER
+        return self.link.grant(self._place, tick, busy=any(found.kind is not Kind.EXISTS for found in turn))
 
     def _report(self, ticket: int, tick: int) -> Progress | None:
         return self._operations[ticket].report() if self._due[ticket] <= tick else None
