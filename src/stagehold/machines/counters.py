@@ -12,7 +12,7 @@ from functools import lru_cache
 from stagehold.machines import labels
 from stagehold.machines.declared import MACHINES, rows_of
 from stagehold.machines.matrix import table
-from stagehold.specs.declare import Books, MachineSpec, Row
+from stagehold.specs.declare import Books, Kind, MachineSpec, Row
 from stagehold.specs.outcomes import Decline, Launch, Loss
 
 HERE = ("request", "hold", "write", "store", "attachment", "tick")
@@ -27,13 +27,19 @@ def counter(spec: MachineSpec, row: Row) -> str:
 
 @lru_cache(maxsize=1)
 def counters() -> dict[int, str]:
-    """Record code (machine index << 8 | row) to counter, for every row of `HERE`."""
+    """Record code (machine index << 8 | row) to counter, for every row of `HERE` that leaves a record."""
     return {
         machine << 8 | place: counter(spec, row)
         for machine, spec in enumerate(MACHINES)
         if spec.name in HERE
         for place, row in enumerate(rows_of(spec))
+        if is_recorded(spec, row)
     }
+
+
+def is_recorded(spec: MachineSpec, row: Row) -> bool:
+    """Whether taking the row leaves a record; of the tick only what stops it, or changes what it does, is recorded."""
+    return not spec.sparse or row.effect is not None or spec.state(row.target).kind is Kind.TERMINAL
 
 
 def names() -> list[str]:
@@ -163,7 +169,7 @@ def _listed(reasons: Iterable[Decline | Loss]) -> str:
 
 def _lines(spec: MachineSpec) -> Iterable[tuple[str, str, str]]:
     rows: dict[str, list[Row]] = {}
-    for row in spec.rows:
+    for row in (row for row in spec.rows if is_recorded(spec, row)):
         rows.setdefault(counter(spec, row), []).append(row)
     for name, counted in rows.items():
         ways = dict.fromkeys(f"{labels.source(row)} → {labels.word(row.target)}: {row.why}" for row in counted)
