@@ -62,6 +62,23 @@ def test_pages_of_a_ready_hold_are_not_reclaimed(hand):
     }
 
 
+def test_the_tier_gives_up_pages_that_nobody_has_borrowed(hand):
+    """Those that are lent stay where they are found, although they were used longer ago."""
+    h, _, pages = hosted(hand, pages=4)
+    a = h.arrive("a", h.prompt(4))
+    h.tick()
+    assert HoldState.READY is h.hold_of(a).state
+    b = h.arrive("b", h.prompt(4, 3))
+    h.serve(b)
+    h.until(lambda: not h.core.writes, 100)
+    assert (8, 4) == (len(h.core.host), h.core.staging.free_count)
+    h.put(h.prompt(8, 2), body=bytes([222]) * 64)
+    h.arrive("big", h.prompt(8, 2))
+    h.tick(2)
+    assert [h.core.host._pages[h.chain(h.prompt(4)).page_key(page)] for page in range(4)] == pages
+    assert 4 == len(h.core.host)
+
+
 def test_pages_under_a_copy_are_not_reclaimed_either(hand):
     """Until the copies have ended, whatever happens to the request."""
     h, copies, pages = hosted(hand)

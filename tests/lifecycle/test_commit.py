@@ -363,3 +363,31 @@ def test_a_tail_that_starts_inside_the_hold_is_loaded_from_its_own_pages(hand):
     slots = h.engine.commit(plan).slots
     device = h.core.tensors.device.tensor
     assert [{0}] * 5 + [{6}, {7}, {8}] == [set(device[:, slot].flatten().tolist()) for slot in slots]
+
+
+def test_a_cover_that_shrinks_between_plan_and_commit_is_not_admitted_with_less(hand):
+    """SHRUNK: the request launches again in that very commit, and the end is still known."""
+    h = hand()
+    tokens = h.prompt(8)
+    h.put(tokens)
+    a = h.arrive("a", tokens)
+    h.tick(2)
+    h.grow(tokens, 8)
+    h.tick()
+    h.engine.release(h.engine.select(a, 1000))
+    plan = h.engine.select(a, 1000)
+    assert (RequestState.COVERED, 8) == (h.engine.state_of(a), plan.live_pages)
+    h.shrink(tokens, 3)
+    assert AdmissionOutcome.SHRUNK is h.engine.commit(plan).outcome
+    assert RequestState.STAGED is h.engine.state_of(a)
+    h.tick(2)
+    assert 5 * 16 == h.admit(a).store_hit_tokens
+
+
+def test_a_released_visit_to_a_queued_request_leaves_it_to_be_launched(hand):
+    """Looking at it early costs it nothing."""
+    h = hand()
+    a = h.arrive("a", h.prompt(8))
+    h.engine.release(h.engine.select(a, 1000))
+    h.tick()
+    assert RequestState.LOOKUP is h.engine.state_of(a)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stagehold import AuditLog, Diverged, Engine, HostMode, Stats
+from stagehold import AuditLog, Diverged, Engine, Handle, HostMode, Stats
 from stagehold.cache.stores.simulated import Delays
 from stagehold.lifecycle.data import WriteData
 from stagehold.lifecycle.facts import DIGEST_WORDS, TAIL
@@ -62,9 +62,7 @@ def intent(h: Hand, first: int, last: int) -> None:
 
 def hosted(h: Hand) -> None:
     """Pages that came from the store stay in the host tier; the store has lost them, and nobody needs to copy them."""
-    h.put(h.prompt(8))
-    a = h.arrive("a", h.prompt(8))
-    h.tick(3)
+    a = found(h)
     h.admit(a)
     h.engine.finish(a)
     h.tick(3)
@@ -75,6 +73,28 @@ def hosted(h: Hand) -> None:
     h.admit(b)
     h.engine._parts.running._offer(h.machine(b).data, 0, 8)
     h.tick(2)
+
+
+def found(h: Hand) -> Handle:
+    h.put(h.prompt(8))
+    a = h.arrive("a", h.prompt(8))
+    h.tick(3)
+    return a
+
+
+def defer_cap(h: Hand) -> None:
+    a = found(h)
+    h.core.reserved += h.core.room()
+    h.visit(a)
+    h.visit(a)
+    h.core.reserved = 0
+
+
+def put_spent(h: Hand) -> None:
+    h.run("a", h.prompt(4))
+    h.tick()
+    h.store.fail_next(1)
+    h.tick(3)
 
 
 class Drifting:
@@ -94,6 +114,10 @@ def diverged(h: Hand) -> None:
 
 
 BY_HAND: dict[str, tuple[dict[str, object], Callable[[Hand], object], Count]] = {
+    "request_commit_more": ({"engine_options": {"deliver": lambda *_: 9}}, lambda h: h.admit(found(h)), Count(1, 128)),
+    "request_commit_deferred": ({"max_staged_admission_defers": 1}, defer_cap, Count(1, 128)),
+    "request_commit_defer_cap": ({"max_staged_admission_defers": 1}, defer_cap, Count(1, 128)),
+    "write_put_ended_spent": ({"tries": 1}, put_spent, Count(1, 64)),
     "hold_io_commit_pin_full": ({"pin_fraction": 0.08, "delays": SLOW_GETS}, pin_full, Count(1, 0)),
     "hold_io_commit_oversize": ({"staging_pages": 6}, oversize, Count(1, 0)),
     "write_offer_keyless": ({}, lambda h: intent(h, 4, 10), Count(1, 96)),

@@ -53,7 +53,7 @@ def test_a_retry_that_falls_due_while_staging_is_full_is_declined_and_counted(ha
     h.until(lambda: h.taken("request.retry.due.DECLINED"), 9)
 
     assert (2, RequestState.RETRY) == (h.machine(handle).issues, h.engine.state_of(handle))
-    assert 1 == h.engine.stats().counts["decline_load_limit"]
+    assert {"load_limit": 1} == h.engine.stats().declines
     h.tick(8)
     assert 2 == h.taken("request.retry.due.DECLINED")
 

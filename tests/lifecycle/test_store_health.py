@@ -69,6 +69,26 @@ def test_a_store_that_does_not_bring_its_test_page_back_is_refused(hand, rates):
     assert RequestState.CAPPED is h.engine.state_of(a)
 
 
+class Forger(SimulatedStore):
+    """Says HIT, and has flipped a bit behind its own checksum."""
+
+    def poll(self, tick):
+        buffers = [found.buffers for found in self._operations.values() if found.kind.name == "GET"]
+        reports = super().poll(tick)
+        for pages in buffers:
+            pages[0][0] ^= 1
+        return reports
+
+
+def test_the_test_page_is_compared_byte_for_byte(hand):
+    """A store that vouches for wrong bytes is refused, too."""
+    h = hand(store=None, parts=2, page_part_bytes=32)
+    h.store = Forger(delays=AT_ONCE)
+    h.engine.attach(h.store)
+    h.until(lambda: h.engine.attachment is not ATTACHING, 10)
+    assert DETACHED is h.engine.attachment
+
+
 def test_a_store_that_does_not_answer_its_self_test_is_given_up_at_the_limit(hand):
     """And the requests that waited go on without it."""
     store = SimulatedStore()
