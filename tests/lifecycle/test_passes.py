@@ -66,6 +66,22 @@ def test_a_fact_that_the_group_does_not_agree_on_is_acted_on_later(hand):
     assert RequestState.STAGED is h.engine.state_of(a)
 
 
+def test_pages_that_only_this_rank_has_are_no_usable_head(hand):
+    """A visit that will not wait cuts where every rank can, or nowhere."""
+    h = hand(wait_base_ticks=0, wait_per_page_ticks=0.0)
+    h.store._pages_per_tick = 1
+    h.put(h.prompt(8))
+    a = h.arrive("a", h.prompt(8))
+    h.until(lambda: h.machine(a).data.hold)
+    for _ in range(4):
+        facts = h.engine.poll().copy()
+        facts[: len(facts) - TAIL] = np.minimum(facts[: len(facts) - TAIL], 0)
+        h.engine.proceed(facts)
+    assert not h.engine._parts.holds.usable(h.hold_of(a))
+    h.tick()
+    assert h.engine._parts.holds.usable(h.hold_of(a))
+
+
 def test_facts_have_one_size_whatever_happens(hand):
     """And exactly one exchange a tick, with an empty queue, too."""
     group = Counting()
