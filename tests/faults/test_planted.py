@@ -10,8 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stagehold.cache import spine
-from stagehold.cache.holds import EMPTY, Hold
+from stagehold.cache.holds import EMPTY, Hold, Holds
 from stagehold.cache.tree import Tree
 from stagehold.lifecycle.admission import AdmissionRules
 from stagehold.lifecycle.claims import ClaimRules
@@ -113,12 +112,11 @@ def a_copy_does_not_protect_its_source(patch):
 
 @fault
 def a_pin_does_not_follow_a_split(patch):
-    def split_holds(upper, lower):
+    def split(self, upper, lower):
         upper.children = 1
         upper.held = 1 if lower.held else 0
-        upper.pinheld = 0
 
-    patch.setattr(spine, "split_holds", split_holds)
+    patch.setattr(Holds, "split", split)
 
 
 @fault

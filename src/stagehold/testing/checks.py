@@ -75,7 +75,7 @@ def check_holds(core: Core, library: Library) -> None:
         if data.pin is not None:
             _is_live(core, data.chain, data.pin.pages, f"the anchor of hold {h.number}")
         if data.span is not None:
-            _is_live(core, data.chain, data.last, f"what hold {h.number} loads")
+            _is_live(core, data.chain, data.span.pages, f"what hold {h.number} loads")
         if h.state is HoldState.LOADING:
             require(len(data.staging) == data.last - data.start, f"hold {h.number} loads from {data.staging}")
     for w in core.writes.values():

@@ -14,8 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from stagehold.testing.content import Prompt
 from stagehold.testing.marks import Marks
 from stagehold.testing.shapes import drawn
+from stagehold.testing.visiting import Ending
 from stagehold.testing.watched import Delivers
-from stagehold.testing.world import Ending, World
+from stagehold.testing.world import World
 
 SMALL = st.integers(0, 7)
 PROMPTS = st.builds(Prompt, st.integers(0, 4), st.integers(1, 48), st.integers(0, 3), st.sampled_from((0, 1, 5, 9, 17)))

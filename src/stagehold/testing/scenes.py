@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 from stagehold.specs.hold import HoldState
 from stagehold.testing.content import Prompt
+from stagehold.testing.visiting import Ending
 from stagehold.testing.watched import Delivers
-from stagehold.testing.world import Ending, World
+from stagehold.testing.world import World
 
 Scene = Callable[[World, random.Random], None]
 
@@ -94,7 +95,7 @@ def impatient(world: World, dice: random.Random) -> None:
 def leave(world: World, dice: random.Random) -> None:
     """The store is let go of, taken up again or not, and then perhaps the process ends."""
     world.detach()
-    pass_ticks(world, dice.choice((0, 0, 1, 30)))
+    pass_ticks(world, dice.choice((0, 1, 30, 30)))
     world.attach(dice.choice((False, False, True)))
     if dice.random() < 0.5:
         world.restart()

@@ -93,7 +93,7 @@ def drawn(seed: int) -> WorldShape:
         host_memory_mode=dice.choice((HostMode.BUFFER_ONLY, HostMode.BUFFER_ONLY, HostMode.CACHE)),
         prefetch_policy=dice.choice((PrefetchPolicy.TIMEOUT, PrefetchPolicy.TIMEOUT, *PrefetchPolicy)),
         prefetch_threshold_tokens=dice.choice((PAGE, PAGE, 3 * PAGE)),
-        pin_fraction=dice.choice((0.5, 0.2, 0.1, 0.0)),
+        pin_fraction=dice.choice((0.5, 0.5, 0.1, 0.0)),
         load_limit_fraction=dice.choice((None, None, 0.3, 1.0)),
         write_backlog_tokens=dice.choice((None, None, 6 * PAGE)),
         query_limit=dice.choice((64, 64, 1)),

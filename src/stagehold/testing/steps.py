@@ -13,18 +13,19 @@ from stagehold.specs.request import RequestState
 from stagehold.testing.content import Prompt
 from stagehold.testing.scenes import SCENES
 from stagehold.testing.shapes import drawn
+from stagehold.testing.visiting import Ending
 from stagehold.testing.watched import Delivers
-from stagehold.testing.world import Ending, World
+from stagehold.testing.world import World
 
 WEIGHTS = {
     "tick": 36, "arrive": 12, "follow": 2, "visit": 24, "select": 5, "end": 3, "compute": 24, "decode": 6,
     "publish": 2, "finish": 18, "retract": 1, "abort": 1.5, "evict": 8, "neighbour": 3,
     "lose": 0.7, "damage": 0.7, "fail": 0.5, "stall": 0.3, "unstall": 3,
-    "flush": 0.2, "detach": 0.2, "attach": 3, "restart": 0.04, "rewind": 0.15, "scene": 4,
+    "flush": 0.2, "detach": 0.2, "attach": 8, "restart": 0.04, "rewind": 0.15, "scene": 8,
 }  # fmt: skip
 """Before the seed has had its say."""
 
-ALWAYS = ("tick", "arrive", "visit", "compute", "finish", "attach")
+ALWAYS = ("tick", "arrive", "visit", "compute", "finish", "attach", "scene")
 """Without these a World stands still."""
 
 MOST_GUESTS = 7
