@@ -9,6 +9,9 @@ READY := $(VENV)/.ready
 REQUESTS ?= 500
 CACHE_REQUESTS ?= 100
 
+# A crowded server: sixteen tenants on a pool hardly larger than one request, clients who give up, a slow store.
+RACES ?= --tenants 16 --hang-ups 3 --speed 2 --device-pages 260 --store-delay 24
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run test soak format clean
 
@@ -29,7 +32,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 run: $(READY)
-	$(BIN)/stagehold replay --mode buffer_only --requests $(REQUESTS)
+	$(BIN)/stagehold replay --mode buffer_only --requests $(REQUESTS) $(RACES)
 	$(BIN)/stagehold replay --mode cache --requests $(CACHE_REQUESTS)
 
 test: $(READY)

@@ -35,6 +35,9 @@ def replay(
     staging_pages: Annotated[int, typer.Option(min=0, help="0: 1.2 x (buffer_only) or 2 x the device pool.")] = 0,
     token_budget: Annotated[int, typer.Option(min=1, help="Tokens that one pass may compute.")] = 512,
     store_delay: Annotated[int, typer.Option(min=1, help="Most ticks that a store's answer is held back.")] = 8,
+    tenants: Annotated[int, typer.Option(min=1, help="Deal the conversations to N tenants, who share nothing.")] = 1,
+    hang_ups: Annotated[float, typer.Option(min=0, max=100, help="Per cent of the clients who give up.")] = 0,
+    speed: Annotated[int, typer.Option(min=1, help="How many times as fast the trace runs.")] = 1,
     audit: Annotated[Path | None, typer.Option(help="Audit log; runs/replay-MODE.jsonl if left out.")] = None,
     strict: Annotated[bool, typer.Option(help="Check all books after every tick.")] = True,
     shadow_oracle: Annotated[
@@ -60,6 +63,9 @@ def replay(
         staging_pages=staging_pages,
         token_budget=token_budget,
         store_delay=store_delay,
+        tenants=tenants,
+        hang_ups=hang_ups,
+        speed=speed,
         strict=strict,
         shadow_oracle=shadow_oracle,
     )

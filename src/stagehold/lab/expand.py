@@ -42,22 +42,26 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """A request as it is submitted: name, arrival in trace milliseconds, prompt, length of the answer."""
+    """A request as it is submitted: name, arrival in trace milliseconds, prompt, length of the answer, tenant."""
 
     rid: str
     arrival_ms: int
     tokens: Tokens
     output_tokens: int
+    tenant: int = 0
 
 
-def expand(requests: Iterable[TraceRequest], scale: Scale) -> Iterator[ReplayRequest]:
-    """Replayable requests in trace order. Every answer has at least one token: a request must run to end."""
+def expand(requests: Iterable[TraceRequest], scale: Scale, tenants: int = 1) -> Iterator[ReplayRequest]:
+    """Replayable requests in trace order. Every answer has at least one token: a request must run to end.
+
+    A conversation belongs to one of `tenants` by its second block; the first one is everybody's system prompt.
+    """
     blocks = _BlockTokens(scale.block_tokens)
     for request in requests:
         tokens = np.concatenate([blocks[b] for b in request.blocks])[: scale.length(request.prompt_tokens)]
-        yield ReplayRequest(
-            f"line-{request.line}", request.arrival_ms, tokens, max(1, scale.length(request.output_tokens))
-        )
+        answer = max(1, scale.length(request.output_tokens))
+        tenant = request.blocks[:2][-1] % tenants
+        yield ReplayRequest(f"line-{request.line}", request.arrival_ms, tokens, answer, tenant)
 
 
 class _BlockTokens(dict[int, Tokens]):

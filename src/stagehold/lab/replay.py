@@ -20,6 +20,7 @@ from stagehold.cache.stores.protocol import Store
 from stagehold.cache.stores.simulated import Delays
 from stagehold.cache.stores.workers import WorkerStore
 from stagehold.lab.expand import ReplayRequest, Scale
+from stagehold.lab.hangups import HangUps
 from stagehold.lab.report import ReplayReport, Tally
 from stagehold.lab.traces import shipped_trace
 from stagehold.lab.workload import Workload, load_workload
@@ -49,7 +50,8 @@ class ReplayOptions:
     """What to replay and on which sizes; a size of 0 is derived from the requests.
 
     After `restart_after` requests the engine is closed and a fresh one goes on with the same store.
-    `store_delay` is the most ticks that a store's answer is held back, drawn from `seed`.
+    `store_delay` is the most ticks that a store's answer is held back, drawn from `seed`. Conversations are dealt to
+    `tenants`, who share nothing; `hang_ups` per cent of the clients give up; the trace runs `speed` times as fast.
     """
 
     audit: Path
@@ -64,6 +66,9 @@ class ReplayOptions:
     staging_pages: int = 0
     token_budget: int = 512
     store_delay: int = 8
+    tenants: int = 1
+    hang_ups: float = 0.0
+    speed: int = 1
     strict: bool = False
     shadow_oracle: bool = False
 
@@ -75,6 +80,7 @@ class _Sums:
     tally: Tally = field(default_factory=Tally)
     stats: list[Stats] = field(default_factory=list)
     finished: int = 0
+    hung_up: int = 0
     compared_bytes: int = 0
     wrong_bytes: int = 0
     phantom_tokens: int = 0
@@ -86,13 +92,18 @@ class Replay:
     def __init__(self, options: ReplayOptions, progress: Progress | None = None) -> None:
         self.options = options
         self.workload: Workload = load_workload(
-            options.trace, requests=options.requests, scale=options.scale, page_size=options.page_size
+            options.trace,
+            requests=options.requests,
+            scale=options.scale,
+            page_size=options.page_size,
+            tenants=options.tenants,
         )
         self.layout = Layout(page_size=options.page_size)
         self.config = self._config()
         self._progress = progress or (lambda _done, _all: None)
         self._ideal = dict(zip((r.rid for r in self.workload.requests), self.workload.ideal_hits, strict=True))
-        self._namespace = Namespace(model="known-bytes")
+        self._namespaces = [Namespace("known-bytes", f"tenant {number}") for number in range(options.tenants)]
+        self._hang_ups = HangUps(options.hang_ups, options.seed)
         self._sums = _Sums()
 
     def run(self) -> ReplayReport:
@@ -169,12 +180,15 @@ class Replay:
                 now_ms = max(now_ms, requests[arrived].arrival_ms)
             while arrived < len(requests) and requests[arrived].arrival_ms <= now_ms:
                 request = requests[arrived]
-                scheduler.submit(request.rid, request.tokens, self._namespace, request.output_tokens)
+                namespace = self._namespaces[request.tenant]
+                scheduler.submit(request.rid, request.tokens, namespace, request.output_tokens)
+                self._hang_ups.arrived(request.rid)
                 arrived += 1
+            self._sums.hung_up += sum(scheduler.abort(rid) for rid in self._hang_ups.due())
             stalled = 0 if self._pass(scheduler) else stalled + 1
             if stalled > STALLED_TICKS:
                 raise Wedged(f"no request moved for {STALLED_TICKS:,} ticks; {self._sums.finished} have finished")
-            now_ms += TICK_MS
+            now_ms += TICK_MS * self.options.speed
 
     def _pass(self, scheduler: Scheduler) -> bool:
         """One pass and its bookkeeping; whether anything moved."""
@@ -190,7 +204,8 @@ class Replay:
     def _report(self, audit: Path) -> ReplayReport:
         sums, workload = self._sums, self.workload
         return ReplayReport(
-            requests=sums.finished,
+            requests=sums.finished + sums.hung_up,
+            hung_up=sums.hung_up,
             prompt_tokens=workload.prompt_tokens,
             ideal_hit_tokens=sum(workload.ideal_hits),
             device_hit_tokens=sums.tally.device_hit_tokens,

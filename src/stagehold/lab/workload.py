@@ -41,11 +41,11 @@ class Workload:
         return max(self.working_set_pages // POOL_SHARE, least)
 
 
-def load_workload(trace: Path, *, requests: int, scale: Scale, page_size: int) -> Workload:
+def load_workload(trace: Path, *, requests: int, scale: Scale, page_size: int, tenants: int = 1) -> Workload:
     """Expand the first `requests` requests of `trace`; `TraceError` if it has none or is malformed."""
-    chosen = tuple(islice(expand(read_mooncake(trace), scale), requests))
+    chosen = tuple(islice(expand(read_mooncake(trace), scale, tenants), requests))
     if not chosen:
         raise TraceError(trace, 0, "at least one request", "none")
-    bound = Unbounded(page_size)
-    ideal = tuple(bound.hit(request.tokens) for request in chosen)
-    return Workload(chosen, ideal, page_size, bound.pages)
+    bounds = [Unbounded(page_size) for _ in range(tenants)]
+    ideal = tuple(bounds[request.tenant].hit(request.tokens) for request in chosen)
+    return Workload(chosen, ideal, page_size, sum(bound.pages for bound in bounds))

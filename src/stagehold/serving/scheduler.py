@@ -47,6 +47,7 @@ class Request:
     reused: int = 0
     read: int = 0
     retractions: int = 0
+    ended: bool = False
 
     @property
     def rid(self) -> str:
@@ -151,6 +152,17 @@ class Scheduler:
             self._land(landing, done)
         return done
 
+    def abort(self, rid: str) -> bool:
+        """Give up one request, waiting or running; false where none of that name is alive."""
+        for queue in (self._waiting, self._running):
+            for request in queue:
+                if request.rid == rid:
+                    queue.remove(request)
+                    request.ended = True
+                    self._engine.abort(request.handle)
+                    return True
+        return False
+
     def abort_all(self) -> None:
         """Give up everything that waits or runs."""
         for request in (*self._waiting, *self._running):
@@ -250,8 +262,8 @@ class Scheduler:
         """The host notices what a batch did: prompt pages are published, and who has answered ends."""
         request = landing.request
         request.landed = max(request.landed, landing.known)
-        if landing.handle != request.handle:
-            return  # retracted meanwhile
+        if request.ended or landing.handle != request.handle:
+            return  # aborted or retracted meanwhile
         if landing.computed <= request.prefill:
             self._engine.publish(request.handle, landing.computed)
         if landing.known == len(request.tokens):
