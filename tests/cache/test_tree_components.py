@@ -272,6 +272,14 @@ def test_a_checkpoint_is_attached_at_its_boundary():
     assert slot == tree.slots(chain, 0, 2, STATE)
 
 
+def test_a_checkpoint_of_another_boundary_is_refused():
+    """An attach names the boundary that it is for."""
+    tree = tree_of(Checkpoints())
+    chain, _, _ = put(tree, "aaaa", state=1)
+    with pytest.raises(AttachRefused, match="hole at the boundary"):
+        tree.attach(chain, 4, [Span(1, 2)], [0], component=STATE)
+
+
 def test_inserting_over_a_tombstone_takes_the_new_slots():
     """Only the FULL side of the old slots is released; the window is rebuilt from the new ones."""
     tree, chain = holed()

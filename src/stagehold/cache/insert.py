@@ -128,8 +128,7 @@ def fill(spine: Spine, part: Component, offer: Offer, hole: Span, used: dict[str
     A node that somebody holds keeps its spine slots: whoever holds it computes with them.
     """
     for page in part.edges(hole):
-        if page:
-            spine.boundary(offer.chain, page)
+        spine.boundary(offer.chain, page)
     bottom = spine.covering(offer.chain, hole.start, hole.end)
     for node in nodes_between(bottom, hole.start):
         slots = offer.of(part.name, node.start, node.end) if part.per_page else list(offer.slots[part.name])

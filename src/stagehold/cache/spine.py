@@ -89,7 +89,7 @@ class Spine:
         node, live = self.index.locate(chain, pages if here else self.limit(chain, pages))
         if live != pages:
             raise SpanRefused(f"prefix of {pages} pages: the chain has {chain.n_pages} and {live} of them live")
-        return node if node.end == pages else self.split(node, pages, chain)
+        return node if node.end == pages or not pages else self.split(node, pages, chain)
 
     def root(self, chain: Chain) -> Node:
         """Return the root of the chain's namespace, made if need be. It goes with its last child."""

@@ -237,19 +237,17 @@ class Tree(Spine):
         """
         part = self.part(component)
         part.admit(self.covering(chain, 0, end), end, spans, slots)
-        before = self.nodes
-        cuts, used = [], 0
+        cuts, rest = [], list(slots)
         for span in spans:
             for page in part.edges(span):
-                if page and self.boundary(chain, page) and self.nodes > before:
-                    before = self.nodes
+                before = self.nodes
+                self.boundary(chain, page)
+                if self.nodes > before:
                     cuts.append(Cut(page))
             for node in nodes_between(self.covering(chain, *span), span.start):
                 size = node.end - node.start if part.per_page else 1
-                part.fill(node, list(slots[used : used + size]))
-                used += size
-                if not part.per_page:
-                    break
+                part.fill(node, rest[:size])
+                del rest[:size]
         return cuts
 
     def evict(self, n: int, component: str = SPINE) -> int:

@@ -161,6 +161,8 @@ class Component(Cells):
             if not before <= span.start < span.end <= end:
                 raise AttachRefused(f"{what}: expected spans in page order, disjoint, and not behind the boundary")
             before = span.end
+            if not self.per_page and span.end != end:
+                raise AttachRefused(f"{what}: expected the hole at the boundary")
             if self.holes(node, *span) != [span]:
                 raise AttachRefused(f"{what}: {span} lies over a live part")
         if self.units(spans) != len(slots):
