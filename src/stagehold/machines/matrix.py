@@ -42,8 +42,13 @@ def index(specs: Sequence[MachineSpec], digest: str) -> str:
     ]
     heads = ("machine", "one per", "states", "rows", "life", "what it does", "pictures")
     note = f"<!-- Generated from the declarations by `stagehold diagram`; declaration {digest} -->"
+    truth = (
+        "The rows in `src/stagehold/specs/` are the truth, and these pages are drawn from them. Where they are not as "
+        "they were first tabled, and why: [differences](differences.md). How to declare a machine of your own: "
+        "[how-to](../machines-howto.md)."
+    )
     beside = "What ends a wait: [exits](exits.md). What is counted, and what HiCache calls it: [counters](counters.md)."
-    return f"# Machines\n\n{note}\n\n{table(heads, lines)}\n\n{beside}\n"
+    return f"# Machines\n\n{note}\n\n{truth}\n\n{table(heads, lines)}\n\n{beside}\n"
 
 
 def states(spec: MachineSpec) -> str:

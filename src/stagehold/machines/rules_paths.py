@@ -13,8 +13,7 @@ from stagehold.machines.declared import rows_of
 from stagehold.machines.findings import Problem, Rule, at_row, wrong_row, wrong_state
 from stagehold.machines.generate import arms
 from stagehold.machines.rules_states import ABORTS
-from stagehold.specs.declare import Kind, Life, MachineSpec, Row
-from stagehold.specs.limits import Limits
+from stagehold.specs.declare import Declared, Kind, Life, MachineSpec, Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +121,7 @@ def clock(spec: MachineSpec, machines: Sequence[MachineSpec]) -> Iterator[Proble
             yield wrong_row(Rule.CLOCK, spec, row, says)
 
 
-def step_bound(spec: MachineSpec, limits: Limits) -> StepBound | None:
+def step_bound(spec: MachineSpec, limits: Declared) -> StepBound | None:
     """The most steps of one instance under `limits`; None for a standing machine."""
     if spec.life is not Life.FINITE:
         return None

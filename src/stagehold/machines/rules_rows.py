@@ -13,15 +13,14 @@ from keyword import iskeyword
 from stagehold.machines.declared import rows_of
 from stagehold.machines.findings import Problem, Rule, kept, listed, wrong_row, wrong_state
 from stagehold.machines.records import REFUSED_ROW
-from stagehold.specs.declare import ANY, Books, Decision, Life, MachineSpec, Row
-from stagehold.specs.limits import Limits
+from stagehold.specs.declare import ANY, Books, Decision, Declared, Life, MachineSpec, Row
 
 CLAIM = "claim"
 """The resource whose rows carry the token ledger."""
 
 
-def names(spec: MachineSpec) -> Iterator[Problem]:
-    """Every state, outcome, counter and limit that is named exists."""
+def names(spec: MachineSpec, limits: type[Declared]) -> Iterator[Problem]:
+    """Every state, outcome, counter and limit that is named exists; limits are fields or properties of `limits`."""
     declared = {id(state.name) for state in spec.states}
     for row in spec.rows:
         ends = [row.target] if row.source == ANY else [row.source, row.target]
@@ -31,28 +30,29 @@ def names(spec: MachineSpec) -> Iterator[Problem]:
         if row.counts is not None and row.counts not in spec.counters:
             says = f"counter {row.counts!r} is not declared; add it to counters with the limit that bounds it"
             yield wrong_row(Rule.NAMES, spec, row, says)
-        if row.clock is not None and not _is_limit(row.clock):
-            yield wrong_row(Rule.NAMES, spec, row, f"clock {row.clock!r} is no limit; add it to Limits")
+        if row.clock is not None and not _is_limit(limits, row.clock):
+            says = f"clock {row.clock!r} is no limit; add it to {limits.__name__}"
+            yield wrong_row(Rule.NAMES, spec, row, says)
     for end in (spec.initial, *spec.births):
         if id(end) not in declared:
             says = f"birth state {end!r} is not declared; add state({end!r}, ...) to states"
             yield Problem(Rule.NAMES, spec.name, "births", says)
-    yield from _limit_names(spec)
+    yield from _limit_names(spec, limits)
 
 
-def _limit_names(spec: MachineSpec) -> Iterator[Problem]:
+def _limit_names(spec: MachineSpec, limits: type[Declared]) -> Iterator[Problem]:
     for state in spec.states:
-        if state.deadline is not None and not _is_limit(state.deadline.limit):
-            says = f"deadline {state.deadline.limit!r} is no limit; add it to Limits, with its reason"
+        if state.deadline is not None and not _is_limit(limits, state.deadline.limit):
+            says = f"deadline {state.deadline.limit!r} is no limit; add it to {limits.__name__}, with its reason"
             yield wrong_state(Rule.NAMES, spec, state, says)
     for counter, limit in spec.counters.items():
-        if not _is_limit(limit):
-            says = f"{limit!r} is no limit; add it to Limits, with its reason"
+        if not _is_limit(limits, limit):
+            says = f"{limit!r} is no limit; add it to {limits.__name__}, with its reason"
             yield Problem(Rule.NAMES, spec.name, f"counter {counter}", says)
 
 
-def _is_limit(name: str) -> bool:
-    return name in Limits.model_fields or isinstance(getattr(Limits, name, None), property)
+def _is_limit(limits: type[Declared], name: str) -> bool:
+    return name in limits.model_fields or isinstance(getattr(limits, name, None), property)
 
 
 def layout(spec: MachineSpec) -> Iterator[Problem]:
