@@ -13,9 +13,11 @@ from stagehold.lifecycle.breaker import BreakerData, BreakerRules, LinkData, Lin
 from stagehold.lifecycle.claims import ClaimRules
 from stagehold.lifecycle.copies import Bytes, Copies
 from stagehold.lifecycle.core import Core
+from stagehold.lifecycle.errors import Diverged
 from stagehold.lifecycle.facts import unpack
 from stagehold.lifecycle.holds import HoldRules
 from stagehold.lifecycle.launch import LaunchRules
+from stagehold.lifecycle.ranks.solo import Facts
 from stagehold.lifecycle.running import Running
 from stagehold.lifecycle.tick import Tick
 from stagehold.lifecycle.visits import Deliver, Visits
@@ -72,6 +74,13 @@ class Parts:
     tick: Machine
     pass_: Stepper  # steps the ordinary pass, which leaves no record
     halt: Stepper  # steps what is recorded
+
+    def agree(self, agreed: Facts) -> None:
+        """Ranks that did not record the same stop here, before anything of this tick is applied."""
+        step = self.pass_ if unpack(agreed).same else self.halt  # only what stops a pass is recorded
+        if step.agreed(self.tick, agreed) is Agreed.DIVERGED:
+            self.phases.record()
+            raise Diverged(f"tick {self.core.clock.tick}: the ranks' blocks of the tick before are not the same")
 
     def drop_all(self) -> None:
         """Every hold and write that is not bound to an IO is told to stop."""

@@ -20,8 +20,7 @@ from stagehold.lifecycle.assembly import Binding, Parts, assemble
 from stagehold.lifecycle.books import Violation, check
 from stagehold.lifecycle.copies import Copies, PromptCopies
 from stagehold.lifecycle.data import Admission, Extension, Handle, NoRoom, Plan, RequestData, Skip
-from stagehold.lifecycle.errors import Diverged, InvariantBroken, Misuse, UnknownHandle
-from stagehold.lifecycle.facts import unpack
+from stagehold.lifecycle.errors import InvariantBroken, Misuse, UnknownHandle
 from stagehold.lifecycle.guard import exclusive
 from stagehold.lifecycle.ranks.solo import Facts, Group, Solo
 from stagehold.lifecycle.snapshots import Snapshot, put_back, take
@@ -31,7 +30,6 @@ from stagehold.machines import Block, HandleKey, Machine, Sink
 from stagehold.specs.attachment import AttachmentState
 from stagehold.specs.config import EngineConfig
 from stagehold.specs.hold import HoldState
-from stagehold.specs.outcomes import Agreed
 from stagehold.specs.request import RequestState
 from stagehold.specs.tick import TickState
 from stagehold.specs.write import WriteState
@@ -118,7 +116,7 @@ class Engine:
 
     def _proceed(self, agreed: Facts, *, advance_retries: bool = True) -> None:
         parts, step = self._parts, self._parts.pass_
-        self._agree(agreed)
+        parts.agree(agreed)
         parts.phases.apply(agreed, advance_retries=advance_retries)
         step.applied(parts.tick)
         parts.phases.time()
@@ -128,14 +126,6 @@ class Engine:
         parts.phases.record()
         step.recorded(parts.tick)
         self._check()
-
-    def _agree(self, agreed: Facts) -> None:
-        """Ranks that did not record the same stop here, before anything of this tick is applied."""
-        parts = self._parts
-        step = parts.pass_ if unpack(agreed).same else parts.halt  # only what stops a pass is recorded
-        if step.agreed(parts.tick, agreed) is Agreed.DIVERGED:
-            parts.phases.record()
-            raise Diverged(f"tick {parts.core.clock.tick}: the ranks' blocks of the tick before are not the same")
 
     def _check(self) -> None:
         if not self.strict and self._parts.core.ledger.token_gap == 0:
