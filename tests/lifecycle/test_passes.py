@@ -69,7 +69,7 @@ def test_a_fact_that_the_group_does_not_agree_on_is_acted_on_later(hand):
 def test_pages_that_only_this_rank_has_are_no_usable_head(hand):
     """A visit that will not wait cuts where every rank can, or nowhere."""
     h = hand(wait_base_ticks=0, wait_per_page_ticks=0.0)
-    h.store._pages_per_tick = 1
+    h.store.limit(1)
     h.put(h.prompt(8))
     a = h.arrive("a", h.prompt(8))
     h.until(lambda: h.machine(a).data.hold)
