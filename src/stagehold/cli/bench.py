@@ -39,6 +39,14 @@ def machine(
     show(bench_machine(mix), as_json=as_json)
 
 
+@app.command("tick")
+def tick(*, as_json: AsJson = False) -> None:
+    """Cost of idle and of busy ticks, and of one visit from select to commit."""
+    from stagehold.lab.bench.tick import bench_tick
+
+    show(bench_tick(), as_json=as_json)
+
+
 @app.command("lifecycle")
 def lifecycle(
     *,

@@ -11,7 +11,7 @@ from typing import assert_never
 
 from stagehold.lifecycle.breaker import BreakerRules, LinkRules
 from stagehold.lifecycle.core import Core
-from stagehold.lifecycle.facts import pack, unpack
+from stagehold.lifecycle.facts import TAIL, pack
 from stagehold.lifecycle.holds import PASSES_BEFORE_ELDERS_FIRST, HoldRules
 from stagehold.lifecycle.launch import LaunchRules
 from stagehold.lifecycle.operations import Kind, Operation
@@ -69,7 +69,7 @@ class Tick:
     def apply(self, agreed: Facts, *, advance_retries: bool) -> None:
         """Agreed facts become events, by operation number."""
         self.core.pacing.tick += advance_retries
-        for operation in self.core.operations.apply(unpack(agreed).operations):
+        for operation in self.core.operations.apply(agreed[:-TAIL]):
             self.end(operation)
         self.core.operations.place()
 
