@@ -368,3 +368,18 @@ def test_the_selective_policy_writes_what_a_second_request_matches(hand):
     assert 6 == h.engine.stats().stored_pages
     h.run("c", tokens)
     assert [] == states(h)
+
+
+def test_a_copy_takes_no_room_that_was_promised_to_a_running_request(hand):
+    """Its source could not be evicted for whom the pages were promised to."""
+    h = hand(device_pages=40)
+    h.run("writer", h.prompt(4))
+    h.admit(h.arrive("runs", h.prompt(31, 2)))
+    more = h.arrive("more", h.prompt(5, 3))
+    h.admit(more)
+    assert 2 == h.core.room()
+    h.tick(3)
+    assert [WriteState.QUEUED] == states(h)
+    h.engine.abort(more)
+    h.tick()
+    assert [WriteState.COPYING] == states(h)
