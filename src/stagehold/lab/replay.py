@@ -205,7 +205,6 @@ class Replay:
         sums, workload = self._sums, self.workload
         return ReplayReport(
             requests=sums.finished + sums.hung_up,
-            hung_up=sums.hung_up,
             prompt_tokens=workload.prompt_tokens,
             ideal_hit_tokens=sum(workload.ideal_hits),
             device_hit_tokens=sums.tally.device_hit_tokens,

@@ -15,7 +15,7 @@ from stagehold.serving.scheduler import Admitted
 class ReplayReport:
     """Tokens unless the name says otherwise. Hits are those of each request's first admission.
 
-    `hung_up` of the requests were given up by their clients. `ideal_hit_tokens` is what a cache that never forgets
+    `ideal_hit_tokens` is what a cache that never forgets
     would have hit. `recomputed_tokens` were computed though an earlier request had computed them.
     `queried_hit_tokens`, `spliced_tokens`, `losses` and `open_claim_tokens` are the engine's token ledger.
     `phantom_hit_tokens` were counted as hits and had wrong bytes at the forward. `state_entries` counts how often
@@ -23,7 +23,6 @@ class ReplayReport:
     """
 
     requests: int
-    hung_up: int
     prompt_tokens: int
     ideal_hit_tokens: int
     device_hit_tokens: int
