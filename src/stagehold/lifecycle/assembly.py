@@ -30,7 +30,7 @@ from stagehold.specs.hold import HOLD, HoldState
 from stagehold.specs.outcomes import Agreed
 from stagehold.specs.request import REQUEST
 from stagehold.specs.store import STORE
-from stagehold.specs.tick import TICK
+from stagehold.specs.tick import TICK, TickState
 from stagehold.specs.write import WRITE, WriteState
 
 
@@ -100,6 +100,14 @@ class Parts:
         self.drop_all()
         self.launches.detached()
 
+    def drop_queued(self) -> None:
+        """Every write that has not begun is given up."""
+        core = self.core
+        for w in list(core.writes.values()):
+            if w.state is WriteState.QUEUED:
+                core.steps.write.drop(w)
+                core.settle()
+
     def run_out(self) -> None:
         """The store is closed, so every IO has ended: give its buffers back, by operation number."""
         operations = self.core.operations
@@ -110,6 +118,13 @@ class Parts:
             self.phases.end(operation)
             if operations.live and operation.number in operations.live:
                 raise AssertionError("an operation began while the engine was closing")
+
+    def stop(self) -> None:
+        """The pass is over for good, unless a divergence has ended it before; the last block is closed."""
+        if self.tick.state is not TickState.STOPPED:
+            self.halt.halt(self.tick)
+        if self.core.config.tier:
+            self.phases.record()
 
     def take_apart(self) -> None:
         """Cut the ties that lead from the parts back to each other, so that a closed engine is freed at once."""

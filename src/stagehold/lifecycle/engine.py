@@ -321,10 +321,7 @@ class Engine:
             if pause is not None:
                 pause()
             self._proceed(self._group.exchange(self._poll()))
-        for w in list(core.writes.values()):
-            if w.state is WriteState.QUEUED:
-                core.steps.write.drop(w)
-                core.settle()
+        self._parts.drop_queued()
         return max(0, pending - (self.stats().stored_pages - before))
 
     @exclusive
@@ -345,10 +342,7 @@ class Engine:
         parts.phases.close_former()
         parts.run_out()
         core.host.flush()
-        if parts.tick.state is not TickState.STOPPED:
-            parts.halt.halt(parts.tick)
-        if self.config.tier:
-            parts.phases.record()
+        parts.stop()
         self._check()
         parts.take_apart()
 
