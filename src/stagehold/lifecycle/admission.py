@@ -125,8 +125,9 @@ class AdmissionRules:
         data.lock = lock
 
     def admit_bare(self, m: Machine, visit: Visit) -> int:
-        """Nothing was delivered: run with what the device holds."""
+        """Nothing was delivered: run with what the device holds, which a sibling may have made more since the plan."""
         detail = self.claims.end_claim(m, Loss.SHORT_DEVICE)
+        self.move_lock(m.data, visit.live)
         self._take_slots(m, visit.live)
         return detail
 
