@@ -25,11 +25,12 @@ TEST_PAGE = blake2b(b"stagehold test page", digest_size=32).digest()
 
 @dataclass(slots=True, eq=False)
 class BreakerData:
-    """Payload of *store*: results of the window as (tick, fault), and how long the next rest is."""
+    """Payload of *store*: results of the window as (tick, fault), faults among them, and how long the next rest is."""
 
     epoch: int = 0
     rest: int = 0
     window: deque[tuple[int, bool]] = field(default_factory=deque)
+    faults: int = 0
     test: TestPage | None = None
 
 
@@ -106,15 +107,15 @@ class BreakerRules:
 
     def observe(self, *, fault: bool) -> None:
         """Enter one agreed result of this epoch into the window, and let the old ones fall out."""
-        core, window = self.core, self.core.breaker.data.window
-        window.append((core.clock.tick, fault))
-        while window[0][0] <= core.clock.tick - core.limits.suspect_window:
-            window.popleft()
+        core, data = self.core, self.core.breaker.data
+        data.window.append((core.clock.tick, fault))
+        data.faults += fault
+        while data.window[0][0] <= core.clock.tick - core.limits.suspect_window:
+            data.faults -= data.window.popleft()[1]
 
     def result(self, m: Machine, _arg: Any) -> Result:
         """TRIPPED at the limits' share of faults, once the window holds enough results to mean anything."""
-        window, limits = m.data.window, self.core.limits
-        faults = sum(fault for _, fault in window)
+        window, faults, limits = m.data.window, m.data.faults, self.core.limits
         if len(window) >= limits.trip_results and faults >= limits.trip_ratio * len(window):
             return Result.TRIPPED
         return Result.FAULTY if faults else Result.CLEAN
@@ -140,6 +141,7 @@ class BreakerRules:
     def _new_epoch(self, m: Machine) -> None:
         m.data.epoch += 1
         m.data.window.clear()
+        m.data.faults = 0
         m.data.test = None
         self.core.epoch += 1
 
