@@ -79,13 +79,12 @@ class MooncakeObjects:
             for code, (_, view) in zip(codes, slots, strict=True)
         ]
 
-    def send(self, names: Sequence[bytes], headers: Sequence[bytes], bodies: Sequence[Buffer]) -> list[Verdict]:
+    def send(self, names: Sequence[bytes], objects: Sequence[bytes]) -> list[Verdict]:
         """See `RawObjects.send`. A name that exists keeps its object, which is the same page."""
-        lengths = [len(header) + len(body) for header, body in zip(headers, bodies, strict=True)]
+        lengths = [len(whole) for whole in objects]
         slots = self._arena(sum(lengths)).slots(lengths)
-        for (_, view), header, body in zip(slots, headers, bodies, strict=True):
-            view[: len(header)] = header
-            view[len(header) :] = body
+        for (_, view), whole in zip(slots, objects, strict=True):
+            view[:] = whole
         addresses = [address for address, _ in slots]
         codes = self._service.batch_put_from([name.hex() for name in names], addresses, lengths)
         self._forsake_if_failed(codes)

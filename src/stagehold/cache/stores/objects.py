@@ -1,15 +1,18 @@
 """Pages as whole objects of a remote service: what Valkey, S3 and their like have in common.
 
 It batches keys, adds and checks headers, and removes what was found damaged. A service only has to move raw
-objects (`RawObjects`). An exception from it fails the batch under way; pages reported before stand.
+objects (`RawObjects`). An exception from it fails the batch under way; pages reported before stand. A call that
+a client does not give back in time holds neither the worker nor a buffer of the caller.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Protocol
 
+from stagehold.cache.stores.impatient import Answer, Impatient
 from stagehold.cache.stores.page import HEADER_BYTES, WHOLE, Layout, encode_header, unpack_into
 from stagehold.cache.stores.protocol import Buffer, OnPage, Verdict
 
@@ -19,8 +22,12 @@ memory.
 """
 
 
+CALL_SECONDS = 30.0
+"""How long a call may take where nobody said."""
+
+
 class RawObjects(Protocol):
-    """A service that keeps objects by name, called from several threads."""
+    """A service that keeps objects by name, called from several threads. It never looks at a buffer of a page."""
 
     name: str
 
@@ -33,8 +40,8 @@ class RawObjects(Protocol):
         What is returned is good until the same thread's next call.
         """
 
-    def send(self, names: Sequence[bytes], headers: Sequence[bytes], bodies: Sequence[Buffer]) -> list[Verdict]:
-        """Keep header + body under each name; STORED or REFUSED (no room) for each."""
+    def send(self, names: Sequence[bytes], objects: Sequence[bytes]) -> list[Verdict]:
+        """Keep each object under its name; STORED or REFUSED (no room) for each."""
 
     def remove(self, name: bytes) -> None:
         """Remove an object, if it is there."""
@@ -51,10 +58,16 @@ class ObjectStore:
         self.raw = raw
         self.alarms: Counter[Verdict] = Counter()
         self._layout = layout
+        self._impatient = Impatient(raw.name)
+        self._seconds_left: Callable[[], float] = lambda: CALL_SECONDS
+
+    def bind(self, seconds_left: Callable[[], float]) -> None:
+        """See `BoundedStore.bind`."""
+        self._seconds_left = seconds_left
 
     def exists(self, keys: Sequence[bytes], on_page: OnPage) -> None:
         """See `BlockingStore.exists`; one round trip."""
-        for index, present in enumerate(self.raw.present(keys)):
+        for index, present in enumerate(self._call(lambda: self.raw.present(keys))):
             if not on_page(index, Verdict.HIT if present else Verdict.MISS):
                 return
 
@@ -63,7 +76,8 @@ class ObjectStore:
         for batch in _batches(len(keys)):
             names = keys[batch.start : batch.stop]
             lengths = [HEADER_BYTES + len(buffers[index]) for index in batch]
-            for index, raw in zip(batch, self.raw.fetch(names, lengths), strict=True):
+            found = self._call(partial(self.raw.fetch, names, lengths))
+            for index, raw in zip(batch, found, strict=True):
                 if not on_page(index, self._receive(keys[index], raw, buffers[index])):
                     return
 
@@ -71,24 +85,31 @@ class ObjectStore:
         """See `BlockingStore.put`."""
         for batch in _batches(len(keys)):
             names, bodies = keys[batch.start : batch.stop], buffers[batch.start : batch.stop]
-            headers = [encode_header(name, body, self._layout) for name, body in zip(names, bodies, strict=True)]
-            for index, verdict in zip(batch, self.raw.send(names, headers, bodies), strict=True):
+            objects = [
+                b"".join((encode_header(name, body, self._layout), body))
+                for name, body in zip(names, bodies, strict=True)
+            ]
+            for index, verdict in zip(batch, self._call(partial(self.raw.send, names, objects)), strict=True):
                 if not on_page(index, verdict):
                     return
 
     def damage(self, name: bytes, length: int) -> None:
         """Flip one bit of a stored page of `length` bytes, for tests. Raises KeyError if it is not there."""
-        (raw,) = self.raw.fetch([name], [HEADER_BYTES + length])
+        (raw,) = self._call(lambda: self.raw.fetch([name], [HEADER_BYTES + length]))
         if raw is None:
             raise KeyError(name)
         flipped = bytearray(raw)
         flipped[-1] ^= 1
-        self.raw.remove(name)  # some services keep what is there
-        self.raw.send([name], [b""], [memoryview(flipped)])
+        self._call(lambda: self.raw.remove(name))  # some services keep what is there
+        self._call(lambda: self.raw.send([name], [bytes(flipped)]))
 
     def close(self) -> None:
-        """See `BlockingStore.close`."""
-        self.raw.close()
+        """See `BlockingStore.close`. A client with a call still inside it is left open."""
+        if self._impatient.close():
+            self.raw.close()
+
+    def _call(self, action: Callable[[], Answer]) -> Answer:
+        return self._impatient.call(action, self._seconds_left())
 
     def _receive(self, name: bytes, raw: bytes | memoryview | None, out: Buffer) -> Verdict:
         if raw is None:
@@ -96,7 +117,7 @@ class ObjectStore:
         verdict = unpack_into(raw, out, name, self._layout)
         if verdict is not Verdict.HIT:
             self.alarms[verdict] += 1
-            self.raw.remove(name)
+            self._call(lambda: self.raw.remove(name))
         return verdict
 
 

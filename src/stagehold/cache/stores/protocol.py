@@ -108,3 +108,11 @@ class BlockingStore(Protocol):
 
     def close(self) -> None:
         """Give back connections and file descriptors. Called once, when no call is running."""
+
+
+@runtime_checkable
+class BoundedStore(Protocol):
+    """What a `BlockingStore` has besides if its calls can end by themselves in time."""
+
+    def bind(self, seconds_left: Callable[[], float]) -> None:
+        """Take a function that tells how many seconds the calling thread's operation has left."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from stagehold.cache.stores.objects import ObjectStore
 from stagehold.cache.stores.open import RUNNING, StoreUrl, StoreUrlError, need, run_on_workers, text, yes_or_no
-from stagehold.cache.stores.protocol import Buffer, Store, Verdict
+from stagehold.cache.stores.protocol import Store, Verdict
 
 DEADLINE_SECONDS = 20.0
 
@@ -36,10 +36,9 @@ class CloudObjects:
         """See `RawObjects.fetch`."""
         return self._all(self._get, ((name,) for name in names))
 
-    def send(self, names: Sequence[bytes], headers: Sequence[bytes], bodies: Sequence[Buffer]) -> list[Verdict]:
+    def send(self, names: Sequence[bytes], objects: Sequence[bytes]) -> list[Verdict]:
         """See `RawObjects.send`."""
-        whole = (b"".join(parts) for parts in zip(headers, bodies, strict=True))
-        self._all(self._obstore.put_async, zip(names, whole, strict=True))
+        self._all(self._obstore.put_async, zip(names, objects, strict=True))
         return [Verdict.STORED] * len(names)
 
     def remove(self, name: bytes) -> None:

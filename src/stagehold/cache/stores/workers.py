@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from stagehold.cache.stores.operations import Kind, Operation, operation
-from stagehold.cache.stores.protocol import BlockingStore, Buffer, Progress, Verdict
+from stagehold.cache.stores.protocol import BlockingStore, BoundedStore, Buffer, Progress, Verdict
 
 AGEING_PAGES = 8
 """How many pages smaller a later operation must be, for each place it arrives later, to overtake. So an
@@ -39,7 +39,7 @@ class WorkerStore:
 
     The deadline counts from submission. An operation that is still queued then, or between two pages, ends
     with TIMED_OUT for the keys it has not answered; one that is inside a page ends when the engine gives
-    the page back.
+    the page back, which a `BoundedStore` does in time.
     """
 
     def __init__(
@@ -66,6 +66,9 @@ class WorkerStore:
         self._arrivals = 0
         self._ended = 0
         self._closing = False
+        self._mine = threading.local()
+        if isinstance(blocking, BoundedStore):
+            blocking.bind(self._seconds_left)
         self._threads = [
             threading.Thread(target=self._serve, name=f"store-{self.name}-{index}", daemon=True)
             for index in range(workers)
@@ -130,6 +133,11 @@ class WorkerStore:
             self._in_flight.clear()
             self.blocking.close()
 
+    def _seconds_left(self) -> float:
+        """How long the operation that the calling thread is in may still take; any other thread has a deadline anew."""
+        now = self._clock()
+        return float(getattr(self._mine, "give_up_at", now + self._deadline_seconds)) - now
+
     def _submit(self, work: Operation) -> None:
         with self._changed:
             if self._closing:
@@ -162,6 +170,7 @@ class WorkerStore:
 
         work = job.work
         rest = Verdict.FAILED
+        self._mine.give_up_at = job.give_up_at
         try:
             if self._clock() >= job.give_up_at:
                 rest = Verdict.TIMED_OUT
@@ -172,6 +181,7 @@ class WorkerStore:
             else:
                 self.blocking.put(work.keys, work.buffers, on_page)
         except Exception as error:  # noqa: BLE001 - whatever an engine raises is a verdict here
+            rest = Verdict.TIMED_OUT if isinstance(error, TimeoutError) else Verdict.FAILED
             self.errors.append(f"{work.kind.name.lower()}: {type(error).__name__}: {error}")
         self._end(work, rest)
 
