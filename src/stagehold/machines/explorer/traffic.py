@@ -133,9 +133,10 @@ class Traffic(Play):
             board[span + at.HOST] = 0
 
     def detach(self, board: Board) -> None:
-        """Holds and writes are dropped at once; what flies keeps its buffers."""
+        """Holds and writes are dropped at once, what flies keeps its buffers, and no retry waits any longer."""
         self.drop_all(board)
         board[self.layout.attached] = 0
+        self.send_due(board, (0, at.ARMED))
 
     def drop_all(self, board: Board) -> None:
         """A `drop` to every hold and write that can be told to stop; what flies stays to the end of its IO."""
