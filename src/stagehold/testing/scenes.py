@@ -84,6 +84,23 @@ def idle(world: World, dice: random.Random) -> None:
         world.tick()
 
 
+def uncovered(world: World, dice: random.Random) -> None:
+    """A sibling's splice covers a request; when it is its turn, or just before its commit, the pages go."""
+    _finish_all(world)
+    stem, stored = dice.randrange(5), dice.randint(5, 10)
+    for fork in range(2):
+        world.arrive(Prompt(stem, 44, fork, 5), 0, 1, stored)
+    _until(world, HoldState.READY)
+    world.visit(dice.choice((-1, -2)), Ending.COMMIT)
+    pass_ticks(world, PATIENCE_TICKS)
+    _finish_all(world)
+    if dice.random() < 0.5:
+        world.evict(40)
+    world.select(YOUNGEST)
+    world.evict(40)
+    world.end(0, Ending.COMMIT)
+
+
 def impatient(world: World, dice: random.Random) -> None:
     """A long fetch is looked at in every pass, until it is ready or will not be waited for any more."""
     world.arrive(Prompt(dice.randrange(5), 44, dice.randrange(4), 20), 0, 3, 16)
@@ -101,7 +118,7 @@ def leave(world: World, dice: random.Random) -> None:
         world.restart()
 
 
-SCENES: tuple[Scene, ...] = (*[overtaken, crowd, anchored, idle, impatient] * 2, leave)
+SCENES: tuple[Scene, ...] = (*[overtaken, crowd, anchored, idle, uncovered, impatient] * 2, leave)
 """Each equally likely, but the last."""
 
 
