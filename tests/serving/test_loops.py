@@ -346,9 +346,11 @@ def test_with_the_tier_off_nothing_is_kept_for_a_tick_that_never_comes():
 
 
 def test_with_the_tier_off_no_store_can_be_used():
-    """The engine says what is missing."""
+    """The engine says what is missing, and that there are no facts to exchange."""
     server = Server(options={"staging_pages": 0})
     with pytest.raises(Misuse, match="staging_pages=0"):
         server.engine.attach(SimulatedStore())
+    with pytest.raises(Misuse, match="poll: the tier is off"):
+        server.engine.poll()
     with pytest.raises(Misuse, match="staging_pages=0"):
         Server(SimulatedStore(), {"staging_pages": 0})
