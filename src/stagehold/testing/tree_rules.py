@@ -84,13 +84,10 @@ class TreeRules(RuleBasedStateMachine):
         """Evict from a component."""
         self.trial.evict(n, component)
 
-    @rule(which=NUMBER, limit=NUMBER, other=NUMBER, n=st.integers(1, 12))
-    def use_and_evict(self, which: int, limit: int, other: int, n: int) -> None:
-        """Use two boundaries under a hold and take pages one by one: order shows when uses end above leaves."""
-        self.trial.hold(other, limit, 0, 1)
-        self.trial.touch(which, limit)
-        self.trial.touch(other, limit // 3)
-        self.trial.give(len(self.trial.receipts) - 1)
+    @rule(which=NUMBER, other=NUMBER, letters=NUMBER, n=st.integers(1, 6))
+    def outlive(self, which: int, other: int, letters: int, n: int) -> None:
+        """Evict past an older run that is held; once free, it goes before what a younger child went on from."""
+        self.trial.outlive(which, other, letters)
         for _ in range(n):
             self.trial.evict(1, FULL)
 

@@ -329,6 +329,24 @@ class TreeTrial:
         """Ends of the runs whose window is gone."""
         return [key for key in self.model.ends if self.model.pages[key].window is None]
 
+    def outlive(self, which: int, other: int, letters: int) -> None:
+        """Use one text, then another, then a child of the first; evict until the child goes while the other is held."""
+        for index in (which, other):
+            space, text, _ = self.pick(index)
+            self.touch(index, self.model.live(space, text))
+        space, text, _ = self.pick(other)
+        before = len(self.receipts)
+        self.hold(other, self.model.live(space, text), 0, 1)
+        self.write(which, len(self.pick(which)[1]), letters, 0)
+        self.insert(len(self.texts) - 1, 0, self.shape.room, 0)
+        space, text, _ = self.pick(len(self.texts) - 1)
+        for _ in range(self.shape.room):
+            if self.model.live(space, text) < len(text):
+                break
+            self.evict(1, FULL)
+        if len(self.receipts) > before:
+            self.give(len(self.receipts) - 1)
+
     def remove(self, which: int, start: int) -> None:
         """Remove the live tail of a text."""
         space, text, chain = self.pick(which)
