@@ -71,3 +71,25 @@ def test_the_log_of_a_divergence_is_sound(tmp_path: Path, hand: Callable[..., Ha
         engine.close()
 
     assert verify(tmp_path / "a.jsonl").sound
+
+
+def test_a_divergence_in_quarantine_costs_the_store_and_nothing_else(hand: Callable[..., Hand]) -> None:
+    """The link is let go of in that very tick, holds are dropped, and requests run with what the device holds."""
+    group = Drifting(since=20)
+    one = hand(engine_options={"group": group}, divergence_policy="quarantine")
+    prompt = one.prompt(4)
+    one.put(prompt)
+    while group.exchanges < 17:
+        one.tick()
+    handle = one.arrive("r", prompt)
+    one.tick(2)
+    assert "STAGED" == one.engine.state_of(handle).name
+    one.tick()
+    assert 20 == group.exchanges
+    assert "CAPPED" == one.engine.state_of(handle).name
+    assert one.engine.attachment.name in ("DRAINING", "DETACHED")
+
+    one.tick(3)
+    assert 0 == one.serve(handle).hit_tokens
+    assert "DETACHED" == one.engine.attachment.name
+    assert one.taken("tick.agreeing.agreed.QUARANTINE") > 0

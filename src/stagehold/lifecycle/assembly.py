@@ -23,11 +23,11 @@ from stagehold.lifecycle.tick import Tick
 from stagehold.lifecycle.visits import Deliver, Visits
 from stagehold.lifecycle.writes import WriteRules
 from stagehold.machines import Arm, HandleKey, Journal, Machine, Sink, Stepper, bind
-from stagehold.specs.attachment import ATTACHMENT
+from stagehold.specs.attachment import ATTACHMENT, AttachmentState
 from stagehold.specs.config import EngineConfig
 from stagehold.specs.declare import Deadline, MachineSpec
 from stagehold.specs.hold import HOLD, HoldState
-from stagehold.specs.outcomes import Agreed
+from stagehold.specs.outcomes import Agreed, DivergencePolicy
 from stagehold.specs.request import REQUEST
 from stagehold.specs.store import STORE
 from stagehold.specs.tick import TICK, TickState
@@ -50,12 +50,20 @@ class Together:
 class TickRules:
     """Decision `agreed`; effects of the two rows that are recorded."""
 
+    def __init__(self, core: Core) -> None:
+        self.core = core
+
     def agreed(self, _m: Machine, facts: Any) -> Agreed:
-        """SAME when every rank closed the same block last."""
-        return Agreed.SAME if unpack(facts).same else Agreed.DIVERGED
+        """SAME when every rank closed the same block last; what else happens is the policy's."""
+        if unpack(facts).same:
+            return Agreed.SAME
+        stop = self.core.config.divergence_policy is DivergencePolicy.STOP
+        return Agreed.DIVERGED if stop else Agreed.QUARANTINE
 
     def quarantine(self, _m: Machine, _arg: Any) -> None:
-        """Going on without the store tier is the group's policy; see `attachment`."""
+        """Go on without the store tier: every rank detaches in this very tick, before it applies anything."""
+        if self.core.link.state in (AttachmentState.ATTACHING, AttachmentState.ATTACHED):
+            self.core.post(self.core.steps.attachment.detach, self.core.link)
 
     def halt(self, _m: Machine, _arg: Any) -> None:
         """Nothing is left to do when the engine closes."""
@@ -81,6 +89,7 @@ class Parts:
         if step.agreed(self.tick, agreed) is Agreed.DIVERGED:
             self.phases.record()
             raise Diverged(f"tick {self.core.clock.tick}: the ranks' blocks of the tick before are not the same")
+        self.core.settle()
 
     def drop_all(self) -> None:
         """Every hold and write that is not bound to an IO is told to stop."""
@@ -181,8 +190,8 @@ def assemble(config: EngineConfig, sink: Sink, copies: Copies, deliver: Deliver,
     core.steps = steps
     core.breaker = steps.store.birth(BreakerData(), HandleKey("store", 0, b""))
     core.link = steps.attachment.birth(LinkData(), HandleKey("attachment", 0, b""))
-    halt = binding.bind(TICK, TickRules(), kept)
-    silent = binding.bind(TICK, TickRules(), None)
+    halt = binding.bind(TICK, TickRules(core), kept)
+    silent = binding.bind(TICK, TickRules(core), None)
     tick = halt.birth(None, HandleKey("tick", 0, b""))
     phases = Tick(core, launches, holds, breaker, link)
     visits = Visits(core, admission, holds, deliver)

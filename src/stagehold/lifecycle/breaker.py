@@ -29,6 +29,8 @@ class BreakerData:
 
     epoch: int = 0
     rest: int = 0
+    recovered_at: int = 0
+    trips_left: int = 0
     window: deque[tuple[int, bool]] = field(default_factory=deque)
     faults: int = 0
     test: TestPage | None = None
@@ -120,13 +122,29 @@ class BreakerRules:
             return Result.TRIPPED
         return Result.FAULTY if faults else Result.CLEAN
 
+    def probe_ended(self, operation: Operation) -> bool | None:
+        """After an operation of the probe: whether the store passed, or None while a trip is left to make.
+
+        One good answer proves little of a store that fails half of them, so `probe_trips` in a row are asked for.
+        """
+        data = self.core.breaker.data
+        good = self.trips.ended(data.test, operation, Kind.PROBE)
+        if good:
+            data.trips_left -= 1
+            if data.trips_left:
+                data.test = self.trips.begin(Kind.PROBE, operation.owner)
+                return None
+        return good
+
     def probed(self, _m: Machine, good: bool) -> Probed:
-        """What the round trip showed."""
+        """What the round trips showed."""
         return Probed.GOOD if good else Probed.BAD
 
     def rest(self, m: Machine, _arg: Any) -> None:
-        """Too many faults: do not ask for a while."""
-        m.data.rest = self.core.limits.open_limit
+        """Too many faults: do not ask for a while; longer, where the last recovery was shorter than its rest."""
+        data, limits = m.data, self.core.limits
+        relapse = data.rest and self.core.clock.tick - data.recovered_at < data.rest
+        data.rest = min(2 * data.rest, limits.open_limit_cap) if relapse else limits.open_limit
         self._new_epoch(m)
 
     def rest_longer(self, m: Machine, _arg: Any) -> None:
@@ -146,8 +164,9 @@ class BreakerRules:
         self.core.epoch += 1
 
     def probe(self, m: Machine, _arg: Any) -> None:
-        """One round trip decides."""
+        """Round trips of the test page decide."""
         m.data.epoch += 1
+        m.data.trips_left = self.core.limits.probe_trips
         m.data.test = self.trips.begin(Kind.PROBE, m.number)
         self.core.ledger.take("probe", m.number, b"")
 
@@ -155,7 +174,7 @@ class BreakerRules:
         """The store answers again: wake every retry that was waiting for that."""
         self._strike_probe(m)
         self._new_epoch(m)
-        m.data.rest = 0
+        m.data.recovered_at = self.core.clock.tick
         self.core.post(self._wake, m)
 
     def _wake(self, _m: Machine, _arg: Any) -> None:

@@ -137,7 +137,7 @@ class Tick:
         test = breaker.data.test
         if test is None or test.operation != operation.number or breaker.state is not StoreState.PROBING:
             return
-        good = self.breaker.trips.ended(test, operation, Kind.PROBE)
+        good = self.breaker.probe_ended(operation)
         if good is not None:
             self.core.steps.store.probed(breaker, good)
 

@@ -10,7 +10,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from stagehold.specs.limits import Limits
-from stagehold.specs.outcomes import HostMode, PrefetchPolicy, WritePolicy
+from stagehold.specs.outcomes import DivergencePolicy, HostMode, PrefetchPolicy, WritePolicy
 
 
 class EngineConfig(BaseModel):
@@ -25,6 +25,7 @@ class EngineConfig(BaseModel):
     host_memory_mode: HostMode = HostMode.CACHE
     write_policy: WritePolicy = WritePolicy.WRITE_THROUGH
     prefetch_policy: PrefetchPolicy = PrefetchPolicy.TIMEOUT
+    divergence_policy: DivergencePolicy = DivergencePolicy.STOP
     prefetch_threshold_tokens: int = Field(default=256, ge=1)
     pin_fraction: float = Field(default=0.5, ge=0.0, le=1.0)
     load_limit_fraction: float | None = Field(default=None, gt=0.0, le=1.0)

@@ -68,6 +68,10 @@ class Limits(Declared):
     probe_limit: int = Field(default=64, ge=1)
     """One page out and back; slower than a lookup may be is no sign of health."""
 
+    probe_trips: int = Field(default=3, ge=1)
+    """Round trips of the test page that a resting store must pass in a row. A store that fails every other call passes
+    three with one chance in eight; more would lengthen every outage by little and help little."""
+
     attach_limit: int = Field(default=512, ge=1)
     """The self-test writes, reads and compares one page, through a connection that may have to be made first."""
 

@@ -257,6 +257,13 @@ class WritePolicy(StrEnum):
     WRITE_THROUGH_SELECTIVE = "write_through_selective"
 
 
+class DivergencePolicy(StrEnum):
+    """What the ranks do when they did not record the same: stop, or go on without the store tier."""
+
+    STOP = "stop"
+    QUARANTINE = "quarantine"
+
+
 class PrefetchPolicy(StrEnum):
     """How long an attempt may be held back because of the store."""
 
