@@ -29,9 +29,12 @@ class SlotHandle(NamedTuple):
 
 
 class Pool:
-    """`n_slots` slots of one component, handed out last in, first out, beginning with slot 0."""
+    """`n_slots` slots of one component, handed out last in, first out, beginning with slot 0.
 
-    __slots__ = ("_free", "_generations", "name", "size", "tensors")
+    The stack of free slots keeps its length and moves its top, so that no free ever waits for a reallocation.
+    """
+
+    __slots__ = ("_generations", "_stack", "free_count", "name", "size", "tensors")
 
     def __init__(self, n_slots: int, name: str) -> None:
         if n_slots < 1:
@@ -39,23 +42,20 @@ class Pool:
         self.name = name
         self.size = n_slots
         self.tensors: object = None
-        self._free = list(range(n_slots - 1, -1, -1))
+        self._stack = list(range(n_slots - 1, -1, -1))
+        self.free_count = n_slots
         self._generations = array("I", bytes(4 * n_slots))
-
-    @property
-    def free_count(self) -> int:
-        """Slots that nobody owns."""
-        return len(self._free)
 
     def alloc(self, n: int) -> list[int] | None:
         """Hand out `n` slots, or None and nothing at all if fewer are free."""
-        free = self._free
-        if n > len(free) or n < 0:
+        top = self.free_count
+        if n > top or n < 0:
             return None
         if not n:
             return []
-        out = free[: -n - 1 : -1]
-        del free[-n:]
+        self.free_count = top - n
+        out = self._stack[top - n : top]
+        out.reverse()
         if n >= _BULK:
             np.frombuffer(self._generations, np.uint32)[out] += np.uint32(1)
         else:
@@ -76,7 +76,9 @@ class Pool:
                         generations[undo] -= 1
                     raise self._refusal(slot)
                 generations[slot] += 1
-        self._free.extend(reversed(slots))
+        top = self.free_count
+        self.free_count = top + len(slots)
+        self._stack[top : self.free_count] = slots[::-1]
 
     def _free_bulk(self, slots: Sequence[int]) -> None:
         index = np.array(slots, np.int64)
@@ -125,10 +127,11 @@ class Pool:
 
     def check(self, owners: Mapping[str, Iterable[int]]) -> None:
         """Raise InvariantBroken unless every slot is free or in exactly one of the named classes."""
-        seen = dict.fromkeys(self._free, "free")
-        if len(seen) != len(self._free):
+        free = self._stack[: self.free_count]
+        seen = dict.fromkeys(free, "free")
+        if len(seen) != len(free):
             raise InvariantBroken(f"pool {self.name!r}: a slot is free twice")
-        for slot in self._free:
+        for slot in free:
             if self.is_out(slot):
                 raise InvariantBroken(f"pool {self.name!r}: free slot {slot} has the generation of one in use")
         for owner, slots in owners.items():
