@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from stagehold.cache.holds import EMPTY, Hold, Holds
 from stagehold.cache.tree import Tree
@@ -22,12 +24,14 @@ from stagehold.lifecycle.visits import Visits
 from stagehold.lifecycle.writes import WriteRules
 from stagehold.specs.hold import HoldState
 from stagehold.specs.outcomes import Commit, Fetched
+from stagehold.testing.rules import WorldRules
 from stagehold.testing.shapes import drawn
 from stagehold.testing.steps import Walk
 from stagehold.testing.world import World
 
 STEPS = 20_000
 STEPS_OF_ONE_WORLD = 500
+STEPS_OF_AN_EXAMPLE = 40
 
 Patch = pytest.MonkeyPatch
 FAULTS: dict[str, Callable[[Patch], None]] = {}
@@ -297,6 +301,27 @@ def test_a_planted_fault_is_found(name: str, monkeypatch: Patch) -> None:
     steps, error = search(STEPS)
     print(f"{name}: {steps} acts, {error!r}")  # noqa: T201 - shown by pytest -s
     assert error is not None
+
+
+@pytest.mark.parametrize("name", ["staging_is_released_twice_after_a_load", "a_buffer_is_freed_at_the_cut",
+                                  "promises_are_forgotten_when_room_is_counted"])  # fmt: skip
+def test_the_rule_machine_finds_it_too(name: str, monkeypatch: Patch) -> None:
+    """Hypothesis finds the fault within as many rule steps."""
+    FAULTS[name](monkeypatch)
+    WorldRules.steps = 0
+    chosen = settings(
+        max_examples=STEPS // STEPS_OF_AN_EXAMPLE,
+        stateful_step_count=STEPS_OF_AN_EXAMPLE,
+        phases=[Phase.generate],
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
+    )
+    with pytest.raises(Exception):  # noqa: B017 - whatever stops a run is a find
+        run_state_machine_as_test(WorldRules, settings=chosen)
+    assert 0 < WorldRules.steps <= STEPS
 
 
 def test_the_untouched_engine_shows_nothing() -> None:

@@ -77,7 +77,8 @@ def _standing(core: Core, left: dict[int, int]) -> tuple[Any, ...]:
     window = [(core.clock.tick - tick, fault) for tick, fault in breaker.data.window]
     tests = [None if test is None else test.reading for test in (breaker.data.test, link.data.test)]
     clocks = (left.get(breaker.number), left.get(link.number))
-    return (breaker.state, breaker.data.rest, window, link.state, tests, clocks)
+    healed = core.clock.tick - breaker.data.recovered_at < breaker.data.rest
+    return (breaker.state, breaker.data.rest, breaker.data.trips_left, healed, window, link.state, tests, clocks)
 
 
 def _tree(core: Core) -> list[tuple[Any, ...]]:

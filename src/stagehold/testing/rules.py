@@ -140,8 +140,8 @@ class WorldRules(RuleBasedStateMachine):
         type(self).steps += 1
 
     def teardown(self) -> None:
-        """Whatever the rules did, everything must come to its end."""
-        if hasattr(self, "world"):
+        """Whatever the rules did, everything must come to its end; unless one of them has found something."""
+        if hasattr(self, "world") and self.world.whole:
             self.world.quiesce()
             self.world.close()
             self.marks.update(self.world.marks)

@@ -109,17 +109,33 @@ def impatient(world: World, dice: random.Random) -> None:
         world.visit(YOUNGEST, Ending.COMMIT)
 
 
+def outage(world: World, dice: random.Random) -> None:
+    """The store fails again and again while it is asked, slowly or in a burst."""
+    for fork in range(dice.randint(3, 6)):
+        _serve(world, Prompt(dice.randrange(5), dice.randint(8, 40), fork, 9))
+        world.fail(dice.choice((1, 1, 2, 4)))
+        pass_ticks(world, dice.randint(2, 4))
+
+
 def leave(world: World, dice: random.Random) -> None:
-    """The store is let go of, taken up again or not, and then perhaps the process ends."""
+    """The store is let go of, taken up again or not; then the process ends, or computes once more what it had."""
+    prompt = Prompt(dice.randrange(5), 24, 0, 5)
+    _serve(world, prompt)
+    pass_ticks(world, PATIENCE_TICKS)
     world.detach()
     pass_ticks(world, dice.choice((0, 1, 30, 30)))
-    world.attach(dice.choice((False, False, True)))
+    world.attach(dice.choice((False, True)))
     if dice.random() < 0.5:
         world.restart()
+        return
+    pass_ticks(world, PATIENCE_TICKS)
+    world.evict(40)
+    _serve(world, prompt)
+    world.tick()
 
 
-SCENES: tuple[Scene, ...] = (*[overtaken, crowd, anchored, idle, uncovered, impatient] * 2, leave)
-"""Each equally likely, but the last."""
+SCENES: tuple[Scene, ...] = (*[overtaken, crowd, anchored, idle, uncovered, impatient] * 2, outage, leave)
+"""The last two are rarer, since little else goes on behind them."""
 
 
 def pass_ticks(world: World, ticks: int) -> None:

@@ -23,7 +23,7 @@ SHORT = Limits(
     retry_interval_ticks=3, retry_max_reissues=3, max_staged_admission_defers=3,
     lookup_limit=6, park_limit=14, fetch_limit=10, ready_limit=24,
     write_wait_limit=30, put_limit=9, tries=2,
-    suspect_window=8, trip_results=4, open_limit=12, open_limit_cap=24, probe_limit=5,
+    suspect_window=8, trip_results=4, open_limit=12, open_limit_cap=24, probe_limit=16, probe_trips=2,
     attach_limit=24, detach_limit=9, wait_base_ticks=5, wait_per_page_ticks=0.5, wait_cap_ticks=14,
 )  # fmt: skip
 """Limits short enough to be reached often, in the proportions of the real ones."""
@@ -83,6 +83,7 @@ def drawn(seed: int) -> WorldShape:
             "retry_interval_ticks": dice.choice((3, 3, 3, 0)),
             "retry_max_reissues": dice.choice((3, 1, 8, 1)),
             "max_staged_admission_defers": dice.choice((3, 1)),
+            "trip_results": dice.choice((4, 4, 4, 2)),
         }
     )
     # In a tight world one large request fills the device, and copies are slow to give it back.

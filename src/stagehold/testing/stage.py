@@ -37,8 +37,10 @@ def act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T
     @wraps(method)
     def noted(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         self.acts.append((name, args, kwargs))
+        self.whole = False
         result = method(self, *args, **kwargs)
         self.check()
+        self.whole = True
         return result
 
     return noted
@@ -63,6 +65,7 @@ class Stage:
         self.library = Library(shape.config.page_size, shape.config.parts)
         self.delivery = Delivery()
         self.honest = shape.honest
+        self.whole = True  # until an act raises: what it left half done is no subject for further checks
         self._stores = 0
         self._start(medium_of(shape))
 
