@@ -1,1 +1,34 @@
-"""What users run to test their own: the seeded World, rule machines, faults, and the stores' conformance kit."""
+"""What users run to test their own: the seeded World, rule machines, faults, and the stores' conformance kit.
+
+The names of the World are loaded at first use; `WorldRules` needs the `hypothesis` package.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stagehold.testing.rules import WorldRules
+    from stagehold.testing.shapes import WorldShape
+    from stagehold.testing.steps import Walk, walk
+    from stagehold.testing.watch import WorldBroken
+    from stagehold.testing.world import World
+
+_HOME_OF = {
+    "Walk": "steps",
+    "World": "world",
+    "WorldBroken": "watch",
+    "WorldRules": "rules",
+    "WorldShape": "shapes",
+    "walk": "steps",
+}
+
+__all__ = ["Walk", "World", "WorldBroken", "WorldRules", "WorldShape", "walk"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'stagehold.testing' has no attribute {name!r}")
+    return getattr(import_module(f"stagehold.testing.{home}"), name)
