@@ -10,11 +10,10 @@ from enum import IntEnum
 
 from stagehold.cache.errors import InvariantBroken
 from stagehold.cache.node import Node
-from stagehold.specs.declare import ANY
 from stagehold.specs.outcomes import Birth, Evict
 from stagehold.specs.residency import RESIDENCY, ResidencyState
 
-_ROWS = {(row.source, row.event, row.outcome): row.target for row in RESIDENCY.rows}
+_MOVES = RESIDENCY.legal_moves()
 
 
 class Moves:
@@ -39,10 +38,7 @@ class Moves:
     def step(self, node: Node, component: str, event: str, outcome: IntEnum | None = None) -> None:
         """Move along the row for the event; raises InvariantBroken if there is none."""
         place = self.places.get((node, component), ResidencyState.GONE)
-        key = (place, event, outcome)
-        target = _ROWS.get(key)
-        if target is None and place is not ResidencyState.GONE:
-            target = _ROWS.get((ANY, event, outcome))
+        target = _MOVES.get((place, event, outcome))
         if target is None:
             name = f"{event} {outcome.name}" if outcome is not None else event
             pages = f"{component} of pages {node.start} to {node.end}"

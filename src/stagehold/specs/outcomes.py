@@ -220,7 +220,6 @@ class SkipReason(StrEnum):
     WAITING_FETCH = "waiting_fetch"
     SIBLING_VISIT = "sibling_visit"
     NO_ROOM = "no_room"
-    SHRUNK = "shrunk"
     RETRY_NOW = "retry_now"
     NO_BUDGET = "no_budget"
 
