@@ -88,7 +88,8 @@ class Service:
         """Run passes until the store has passed its self-test. Raises RuntimeError where it fails it."""
         self.until(lambda: self.engine.attachment is not AttachmentState.ATTACHING)
         if self.engine.attachment is not AttachmentState.ATTACHED:
-            raise RuntimeError(f"the store failed its self-test: the link is {self.engine.attachment.name.lower()}")
+            said = "; ".join(getattr(self.store, "errors", ())) or "its test page did not come back"
+            raise RuntimeError(f"the store failed its self-test: {said}")
 
     def submit(self, families: Sequence[int]) -> list[str]:
         """Queue a request for each family of prompts; return their ids."""

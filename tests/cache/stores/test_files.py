@@ -1,6 +1,5 @@
 """The file store: whatever happens to the files, a page is right or it is a miss with its reason."""
 
-import contextlib
 import os
 import shutil
 import subprocess
@@ -224,53 +223,34 @@ print(len(store.files()), store.used_bytes)
     assert being_written(tmp_path) == []
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A disk of 2 MiB in memory; only root can mount one."""
-    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(tmp_path)]
-    if os.geteuid() or subprocess.run(command, capture_output=True, check=False).returncode:
-        if os.environ.get("CI"):
-            pytest.fail("this run is meant to be able to mount a small disk")
-        pytest.skip("mounting a small disk needs root")
-    yield tmp_path
-    subprocess.run(["umount", "-l", str(tmp_path)], check=True)
-
-
-def fill_up(path):
-    """Write until the disk is full, as somebody else would."""
-    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while file.write(bytes(4096)):
-            pass
-
-
 def test_a_disk_that_others_filled_refuses_pages(small_disk, open_at):
     """With all our own pages given up there is still no room: refused, and nothing is left over."""
-    store = open_at(small_disk)
+    store = open_at(small_disk.root)
     put(store, names(8), 1 << 16)
-    fill_up(small_disk / "film.mkv")
+    small_disk.fill_up()
     assert put(store, names(1, 99), 1 << 21) == [Verdict.REFUSED]
-    assert being_written(small_disk) == []
+    assert being_written(small_disk.root) == []
     assert store.used_bytes == sum(found.size_bytes for found in store.files())
 
 
 def test_a_disk_that_fills_up_meanwhile_refuses_pages(small_disk, open_at, monkeypatch):
     """The write itself is what finds the disk full, whatever was said of its free space before."""
-    store = open_at(small_disk)
+    store = open_at(small_disk.root)
     put(store, names(8), 1 << 16)
-    fill_up(small_disk / "film.mkv")
+    small_disk.fill_up()
     monkeypatch.setattr(store, "_missing_bytes", lambda _size: -1)
     assert put(store, names(4, 99), 1 << 16) == [Verdict.REFUSED] * 4
     assert get(store, names(8), 1 << 16) == [Verdict.HIT] * 8
-    assert being_written(small_disk) == []
+    assert being_written(small_disk.root) == []
     assert store.used_bytes == sum(found.size_bytes for found in store.files())
 
 
 def test_a_small_disk_is_kept_above_its_floor(small_disk, open_at):
     """With a floor the oldest pages make room for new ones instead."""
-    store = open_at(small_disk, floor_bytes=1 << 20)
+    store = open_at(small_disk.root, floor_bytes=1 << 20)
     for name in names(48):
         assert put(store, [name], 1 << 16) == [Verdict.STORED]
-        disk = os.statvfs(small_disk)
+        disk = os.statvfs(small_disk.root)
         assert disk.f_bavail * disk.f_frsize >= 1 << 20
     assert get(store, names(4, 44), 1 << 16) == [Verdict.HIT] * 4
 

@@ -1,5 +1,6 @@
 """People can see what lies in a directory, check it, and make it smaller."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,58 @@ def test_collecting_brings_the_files_down_to_a_size(tmp_path):
     gone = collect(tmp_path, 4 * BLOCK_BYTES)
     assert len(store.files()) == 8 - gone <= 4
     store.close()
+
+
+def packed(root, count, capacity=1 << 20):
+    store = PackedStore(root, SIZE, capacity_bytes=capacity, floor_bytes=0)
+    store.put(names(count), [memoryview(bytes(SIZE))] * count, lambda *_: True)
+    return store
+
+
+def on_disk(root):
+    return sum(path.stat().st_size for path in (root / "segments").iterdir())
+
+
+def test_collecting_removes_whole_segments(tmp_path):
+    """Those of a handle that is gone, the oldest first, down to the size; what is left is found again."""
+    packed(tmp_path, 100).close()
+    segments = sorted((tmp_path / "segments").iterdir())
+    for age, path in enumerate(segments):
+        os.utime(path, ns=(age, age))
+    each = segments[0].stat().st_size
+    gone = collect(tmp_path, 2 * each)
+    assert sorted((tmp_path / "segments").iterdir()) == segments[-2:]
+    assert verify_pages(tmp_path) == {Verdict.HIT: 100 - gone}
+    later = PackedStore(tmp_path, SIZE, capacity_bytes=3 * each, floor_bytes=0)
+    later.put(names(200)[100:], [memoryview(bytes(SIZE))] * 100, lambda *_: True)
+    assert on_disk(tmp_path) <= 3 * each
+    later.close()
+
+
+def test_collecting_leaves_the_segments_of_a_living_handle(tmp_path):
+    """Its owner would write into a file that nobody can find."""
+    store = packed(tmp_path, 100)
+    assert collect(tmp_path, 1) == 0
+    store.close()
+    assert collect(tmp_path, 1) == 100
+    assert on_disk(tmp_path) == 0
+
+
+def test_a_handle_goes_on_when_segments_that_it_reads_are_collected(tmp_path):
+    """What it knew there is a miss by its next look round, and its descriptors are given back."""
+    writer = packed(tmp_path, 4)
+    reader = PackedStore(tmp_path, SIZE, capacity_bytes=1 << 20, floor_bytes=0)
+    seen = []
+    reader.exists(names(4), lambda _, verdict: seen.append(verdict) or True)
+    writer.close()
+    for segment in reader._segments.values():
+        assert not segment.owned
+    collect(tmp_path, 1)
+    reader.exists(names(5)[4:], lambda _, verdict: seen.append(verdict) or True)
+    reader.exists(names(4), lambda _, verdict: seen.append(verdict) or True)
+    assert seen == [Verdict.HIT] * 4 + [Verdict.MISS] * 5
+    assert reader._segments == {}
+    reader.close()
 
 
 @pytest.mark.parametrize("look", [lambda root: list(list_pages(root)), lambda root: collect(root, 1)])

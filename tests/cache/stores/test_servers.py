@@ -2,12 +2,11 @@
 correctness.
 """
 
-import signal
 import time
 
 import pytest
 
-from stagehold.cache.stores.open import open_store
+from stagehold.cache.stores.open import StoreUrlError, open_store
 from stagehold.cache.stores.protocol import Verdict
 from stagehold.testing.conformance import check_store
 
@@ -35,50 +34,87 @@ def finish(store, ticket, patience=30.0):
 
 @pytest.fixture
 def filled(valkey_server):
-    """A Valkey with 16 pages of 1 MiB; yields (store, server process)."""
-    url, process = valkey_server
-    store = open_store(f"{url}?deadline=2&workers=1", SIZE)
+    """A Valkey with 16 pages of 1 MiB; yields (store, server)."""
+    store = open_store(f"{valkey_server.url}?deadline=2&workers=1", SIZE)
     store.put(1, names(16), views(16, 1), 0)
     assert finish(store, 1)[0].good == 16
-    yield store, process
+    yield store, valkey_server
     store.close()
 
 
 def test_valkey_conforms(valkey_server):
     """All checks but the one about a capacity, which is the server's."""
-    result = check_store(valkey_server[0]).as_dict()
+    result = check_store(valkey_server.url).as_dict()
     assert result["failed"] == {}
     assert list(result["skipped"]) == ["capacity limits"]
+
+
+def test_a_valkey_cluster_conforms(valkey_cluster):
+    """The same checks through the cluster's client."""
+    result = check_store(f"{valkey_cluster.url}?cluster=yes").as_dict()
+    assert result["failed"] == {}
+    assert list(result["skipped"]) == ["capacity limits"]
+
+
+def test_a_cluster_that_is_down_at_the_start_does_not_prevent_it(valkey_client):
+    """Its client connects at once, so it is made at the first call, and that fails like any other."""
+    store = open_store("valkey://127.0.0.1:9/0?deadline=2&cluster=yes", SIZE)
+    store.exists(1, names(2), 0)
+    assert finish(store, 1)[0].verdicts == (Verdict.FAILED,) * 2
+    store.close()
+
+
+def test_pages_go_through_tls(tls_door, certificate):
+    """With the authority given, pages come back; without it the server is not believed."""
+    store = open_store(f"valkeys://127.0.0.1:{tls_door}/0?ca={certificate[0]}", SIZE)
+    store.put(1, names(4), views(4, 1), 0)
+    assert finish(store, 1)[0].good == 4
+    out = views(4)
+    store.get_into(2, names(4), out, 0)
+    assert finish(store, 2)[0].good == 4
+    assert out == views(4, 1)
+    store.close()
+    stranger = open_store(f"valkeys://127.0.0.1:{tls_door}/0", SIZE)
+    stranger.exists(1, names(1), 0)
+    assert finish(stranger, 1)[0].verdicts == (Verdict.FAILED,)
+    assert "certificate verify failed" in stranger.errors[0]
+    stranger.close()
+
+
+def test_certificates_without_tls_are_refused(valkey_client):
+    """A plain scheme with a certificate is a mistake that would send pages in the clear."""
+    with pytest.raises(StoreUrlError, match="valkeys:// and rediss://"):
+        open_store("valkey://127.0.0.1:9/0?ca=ca.pem", SIZE)
 
 
 def test_s3_conforms(s3_server):
     """All checks but the one about a capacity, which S3 has none of."""
-    result = check_store(s3_server[0]).as_dict()
+    result = check_store(s3_server.url).as_dict()
     assert result["failed"] == {}
     assert list(result["skipped"]) == ["capacity limits"]
 
 
-def test_mooncake_conforms(mooncake_master):
+def test_mooncake_conforms(mooncake_server):
     """All checks but the one about a capacity, which is the storage nodes'."""
-    result = check_store(mooncake_master[0]).as_dict()
+    result = check_store(mooncake_server.url).as_dict()
     assert result["failed"] == {}
     assert list(result["skipped"]) == ["capacity limits"]
 
 
 def test_s3_that_stands_still_costs_the_deadline(s3_server):
     """Stopped in the middle of reads: those end in time, and after the server goes on every byte is right."""
-    url, process = s3_server
+    url = s3_server.url
     patient = open_store(url, SIZE)  # a first write makes the server prepare its volumes, which takes seconds
     patient.put(1, names(4), views(4, 1), 0)
     assert finish(patient, 1)[0].good == 4
     patient.close()
     store = open_store(f"{url}&deadline=2&workers=1", SIZE)
-    process.send_signal(signal.SIGSTOP)
+    s3_server.stop()
     try:
         store.get_into(2, names(4), views(4), 0)
         report, seconds = finish(store, 2)
     finally:
-        process.send_signal(signal.SIGCONT)
+        s3_server.go_on()
     assert (report.good, report.verdicts[0]) == (0, Verdict.FAILED)
     assert seconds < 3.0
     out = views(4)
@@ -88,14 +124,13 @@ def test_s3_that_stands_still_costs_the_deadline(s3_server):
     store.close()
 
 
-def test_mooncake_without_its_master_is_a_failed_read(mooncake_master):
+def test_mooncake_without_its_master_is_a_failed_read(mooncake_server):
     """Killed: lookups and reads end with a fault verdict, and the store still closes."""
-    url, master = mooncake_master
-    store = open_store(f"{url}?workers=1", SIZE)
+    store = open_store(f"{mooncake_server.url}?workers=1", SIZE)
     store.put(1, names(4), views(4, 1), 0)
     assert finish(store, 1)[0].good == 4
-    master.kill()
-    master.wait()
+    mooncake_server.process.kill()
+    mooncake_server.process.wait()
     store.exists(2, names(4), 0)
     assert finish(store, 2)[0].verdicts[0] is Verdict.FAILED
     store.get_into(3, names(4), views(4), 0)
@@ -105,9 +140,8 @@ def test_mooncake_without_its_master_is_a_failed_read(mooncake_master):
 
 def test_a_killed_server_is_a_failed_read(filled):
     """The operation ends with a fault verdict well before the deadline, and nothing is claimed."""
-    store, process = filled
-    process.kill()
-    process.wait()
+    store, server = filled
+    server.kill()
     store.get_into(2, names(16), views(16), 0)
     report, seconds = finish(store, 2)
     assert report.good == 0
@@ -117,13 +151,13 @@ def test_a_killed_server_is_a_failed_read(filled):
 
 def test_a_server_that_stands_still_costs_the_deadline(filled):
     """Stopped in the middle of reads: those end in time, and after the server goes on every byte is right."""
-    store, process = filled
-    process.send_signal(signal.SIGSTOP)
+    store, server = filled
+    server.stop()
     store.get_into(2, names(16), views(16), 0)
     report, seconds = finish(store, 2)
     assert (report.good, report.verdicts[0]) == (0, Verdict.FAILED)
     assert seconds < 3.0
-    process.send_signal(signal.SIGCONT)
+    server.go_on()
     for ticket, order in ((3, 1), (4, -1)):
         out = views(16)
         store.get_into(ticket, names(16)[::order], out, 0)
@@ -131,7 +165,7 @@ def test_a_server_that_stands_still_costs_the_deadline(filled):
         assert out == views(16, 1)[::order]
 
 
-def test_a_server_that_is_down_at_the_start_does_not_prevent_it():
+def test_a_server_that_is_down_at_the_start_does_not_prevent_it(valkey_client):
     """Opening succeeds, lookups fail quickly, closing is clean."""
     store = open_store("valkey://127.0.0.1:9/0?deadline=2", SIZE)
     store.exists(1, names(2), 0)
