@@ -128,6 +128,20 @@ def test_a_restored_world_goes_on_as_it_went_before() -> None:
     assert digests[0] == digests[1] != world.digest()
 
 
+def test_a_digest_knows_neither_ticks_nor_names() -> None:
+    """Two moments that go on alike have one digest, and an act that matters changes it."""
+    early, late = World(1, small()), World(1, small())
+    late.arrivals = 30
+    for world, ticks in ((early, 30), (late, 41)):
+        for _ in range(ticks):
+            world.tick()
+        world.arrive(Prompt(2, 30))
+
+    assert early.digest() == late.digest()
+    late.visit(0, Ending.COMMIT)
+    assert early.digest() != late.digest()
+
+
 def broken(acts: Callable[[World], object]) -> str:
     with pytest.raises(WorldBroken) as caught:
         acts(World(1, small()))

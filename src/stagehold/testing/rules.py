@@ -41,7 +41,20 @@ TROUBLES = (
     "fail",
     "stall",
 )
-ENDS = ("attach", "attach", "attach", "attach", "rewind", "retract", "retract", "abort", "flush", "detach", "restart")
+ENDS = (
+    "attach",
+    "attach",
+    "attach",
+    "attach",
+    "rewind",
+    "drain",
+    "retract",
+    "retract",
+    "abort",
+    "flush",
+    "detach",
+    "restart",
+)
 
 MOST_GUESTS = 9
 """Beyond this many live requests nobody arrives: a longer queue meets no other race."""
@@ -122,7 +135,7 @@ class WorldRules(RuleBasedStateMachine):
         match kind:
             case "attach":
                 self.world.attach(who == 0)
-            case "rewind" | "retract" | "abort":
+            case "rewind" | "drain" | "retract" | "abort":
                 getattr(self.world, kind)(who)
             case _:
                 getattr(self.world, kind)()

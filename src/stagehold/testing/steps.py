@@ -21,7 +21,7 @@ WEIGHTS = {
     "tick": 36, "arrive": 12, "follow": 2, "visit": 24, "select": 5, "end": 3, "compute": 24, "decode": 6,
     "publish": 2, "finish": 18, "retract": 1, "abort": 1.5, "evict": 8, "neighbour": 3,
     "lose": 0.7, "damage": 0.7, "fail": 0.5, "stall": 0.3, "unstall": 3,
-    "flush": 0.2, "detach": 0.2, "attach": 8, "restart": 0.04, "rewind": 0.15, "scene": 8,
+    "flush": 0.2, "detach": 0.2, "attach": 8, "restart": 0.04, "rewind": 0.15, "drain": 0.2, "scene": 8,
 }  # fmt: skip
 """Before the seed has had its say."""
 
@@ -145,6 +145,12 @@ class Walk:
 
     def _attach(self) -> None:
         self.world.attach(self._dice.random() < 0.3)
+
+    def _tick(self) -> None:
+        self.world.tick(self._dice.random() < 0.9)
+
+    def _drain(self) -> None:
+        self.world.drain(self._dice.choice((0, 2, 9)))
 
     def _rewind(self) -> None:
         self.world.rewind(self._dice.choice((1, 4)))

@@ -15,11 +15,11 @@ class Traffic(Running):
     """Ticks, evictions, lost and damaged pages, failures, stalls, neighbours."""
 
     @act
-    def tick(self) -> None:
-        """The next pass; visits that are still open are given back first."""
+    def tick(self, retries: bool = True) -> None:
+        """The next pass; visits that are still open are given back first. `retries`: whether their clocks move."""
         while self.open:
             self._end(0, Ending.RELEASE, Delivers.ALL)
-        self.engine.tick()
+        self.engine.tick(advance_retries=retries)
         self.watch.count(self.blocks)
 
     @act

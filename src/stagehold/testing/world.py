@@ -15,6 +15,7 @@ from typing import Any
 from stagehold.lifecycle.errors import Misuse
 from stagehold.lifecycle.snapshots import Snapshot
 from stagehold.specs.attachment import AttachmentState
+from stagehold.specs.write import WriteState
 from stagehold.testing.checks import check_medium, check_rest, check_tree
 from stagehold.testing.content import answer_to
 from stagehold.testing.digests import digest_of
@@ -54,6 +55,16 @@ class World(Traffic):
         else:
             require(not busy and not self.core.tree.total, "a flush went through while something was busy")
             self.marks.note("flush.done")
+
+    @act
+    def drain(self, ticks: int) -> None:
+        """Let writes end for so many ticks, then drop those that wait; nothing if a visit is open."""
+        if self.open:
+            return
+        missed = self.engine.drain(ticks)
+        self.watch.count(self.blocks)
+        queued = [w for w in self.core.writes.values() if w.state is WriteState.QUEUED]
+        require(missed >= 0 and not queued, f"after a drain {len(queued)} writes are queued, {missed} pages missed")
 
     @act
     def detach(self) -> None:
