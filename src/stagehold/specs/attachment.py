@@ -36,7 +36,7 @@ ATTACHMENT = MachineSpec(
     ),
     decisions=(Decision(state=S.ATTACHING, event="started", name="started", outcomes=Started),),
     rows=(
-        row(S.DETACHED, "attach", None, S.ATTACHING, "open workers, run the self-test",
+        row(S.DETACHED, "attach", None, S.ATTACHING, "run the self-test",
             effect="open_link", takes="link"),
         row(S.ATTACHING, "started", Started.READY, S.ATTACHED, "test page came back right"),
         row(S.ATTACHING, "started", Started.REFUSED, S.DETACHED, "with the reason",

@@ -63,10 +63,11 @@ class Limits(Declared):
     """First rest of a tripped store, twice the window, so that no result from before it counts after it."""
 
     open_limit_cap: int = Field(default=2048, ge=1)
-    """The rest doubles with each failed probe up to here: four doublings, so that a healed store is found in time."""
+    """The rest doubles with each failed probe and each relapse, up to here: four doublings, so that a healed store is
+    found in time."""
 
     probe_limit: int = Field(default=64, ge=1)
-    """One page out and back; slower than a lookup may be is no sign of health."""
+    """All round trips of one probe; slower than a lookup may be is no sign of health."""
 
     probe_trips: int = Field(default=3, ge=1)
     """Round trips of the test page that a resting store must pass in a row. A store that fails every other call passes

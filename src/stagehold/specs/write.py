@@ -1,4 +1,4 @@
-"""The *write* machine: one per (node, component) intent.
+"""The *write* machine: one per span of pages that the store is to have.
 
 Only `stored` teaches a belief, and only `stored` wakes retries that wait for these pages.
 """
@@ -28,7 +28,7 @@ S = WriteState
 
 WRITE = MachineSpec(
     name="write",
-    one_per="(node, component) intent",
+    one_per="span of pages to be stored",
     doc="Carries computed pages from the device to the store.",
     life=Life.FINITE,
     initial=S.OFFERED,
