@@ -142,6 +142,13 @@ def test_a_digest_knows_neither_ticks_nor_names() -> None:
     assert early.digest() != late.digest()
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1_000, 1_400))
+def test_long_walks_break_nothing(seed: int) -> None:
+    """A million acts in all."""
+    walk(seed, 2_500)
+
+
 def broken(acts: Callable[[World], object]) -> str:
     with pytest.raises(WorldBroken) as caught:
         acts(World(1, small()))
