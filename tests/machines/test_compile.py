@@ -18,8 +18,8 @@ from stagehold.machines import (
     HandleKey,
     Journal,
     Machine,
+    MovedByEffect,
     NotAnOutcome,
-    Reentered,
     Refused,
     Stepper,
     arms,
@@ -236,7 +236,9 @@ def test_an_effect_that_moves_its_own_instance_is_an_error_in_strict_mode() -> N
             step.abort(m)
 
     step = bound(REQUEST, Again())
-    with pytest.raises(Reentered, match="'ask' of machine 'request' moved its own instance 0 from QUEUED to ABORTED"):
+    with pytest.raises(
+        MovedByEffect, match="'ask' of machine 'request' moved its own instance 0 from QUEUED to ABORTED"
+    ):
         step.issue(step.birth(None, KEY), Launch.LOOKUP)
 
 

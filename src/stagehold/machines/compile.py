@@ -59,7 +59,7 @@ class NotAnOutcome(TypeError):
         )
 
 
-class Reentered(RuntimeError):
+class MovedByEffect(RuntimeError):
     """An effect moved the very instance whose step it belongs to; that event must wait for the step's end."""
 
     def __init__(self, machine: str, effect: str, state: IntEnum, m: Machine) -> None:
@@ -197,7 +197,7 @@ def _constants(spec: MachineSpec, variant: Variant) -> dict[str, Any]:
         "REFUSED": Taken.REFUSED,
         "Refused": Refused,
         "NotAnOutcome": NotAnOutcome,
-        "Reentered": Reentered,
+        "MovedByEffect": MovedByEffect,
         "tagged": tag,
         "detailed": _detailed(spec, variant.index),
         "Instance": instance_class(spec),

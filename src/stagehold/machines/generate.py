@@ -147,7 +147,7 @@ def _taken(spec: MachineSpec, variant: Variant, index: int, row: Row, answer: st
     if row.effect is not None:
         lines.append(f"detail = effect_{row.effect}(m, arg)")
         if variant.strict:
-            lines += ["if m.state is not state:", f"    raise Reentered(MACHINE, {row.effect!r}, state, m)"]
+            lines += ["if m.state is not state:", f"    raise MovedByEffect(MACHINE, {row.effect!r}, state, m)"]
         if variant.audited:
             lines.append(f"rest = detailed({index}, detail) if detail else {row_name(index)}")
     if row.target is not row.source:
