@@ -83,7 +83,16 @@ class Operations:
             operation = self.waiting.popleft()
             operation.place = heappop(self._free)
             self._placed[operation.place] = operation
+            self._send(operation)
+
+    def _send(self, operation: Operation) -> None:
+        """Send it off. A store that raises at once has failed, like one that says so later; its effect goes on."""
+        try:
             operation.start()
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever a foreign store may raise
+            self.note([Progress(operation.number, done=True, good=0, verdicts=(Verdict.FAILED,))])
 
     def withdraw(self, operation: Operation) -> bool:
         """End an operation that was never sent off; false if it flies."""

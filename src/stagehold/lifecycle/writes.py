@@ -140,8 +140,8 @@ class WriteRules:
         """Copy what is still live to staging; its tail may have been evicted meanwhile, and is given up here."""
         core, data = self.core, payload(w)
         live = core.tree.full_match(data.chain, data.last)
+        pages = core.allocate_staging(live - data.first)
         lost = self._shorten(w, live)
-        pages = core.allocate_staging(data.pages)
         data.span = core.tree.hold_span(data.chain, data.first, data.last)
         if core.tensors is not None:
             core.tensors.save(core.tree.slots(data.chain, data.first, data.last), pages)
