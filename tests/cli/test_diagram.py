@@ -67,3 +67,28 @@ def test_pictures_without_graphviz_are_refused(tmp_path: Path, monkeypatch: pyte
 
     assert 2 == refused.exit_code
     assert "no program `dot` was found" in refused.stderr
+
+
+def test_a_log_shows_its_heat_on_the_page_for_a_browser(tmp_path: Path, run_log: Path) -> None:
+    """Rows that this run never took are marked there."""
+    written = run("--html", tmp_path / "machines.html", "--log", run_log)
+
+    assert 0 == written.exit_code
+    assert run_log.name in (tmp_path / "machines.html").read_text()
+
+
+def test_a_log_without_a_page_to_show_it_is_refused(run_log: Path) -> None:
+    """The committed pages depend on declarations alone."""
+    refused = run("--log", run_log)
+
+    assert 2 == refused.exit_code
+    assert "stagehold: --log: expected --html or --svg beside it, which show its heat\n" == refused.stderr
+
+
+def test_a_page_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """One line, exit status 2."""
+    refused = run("--html", tmp_path / "nowhere" / "machines.html")
+
+    assert 2 == refused.exit_code
+    assert "nowhere" in refused.stderr
+    assert 1 == len(refused.stderr.splitlines())
