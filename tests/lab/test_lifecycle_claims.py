@@ -35,9 +35,9 @@ def test_the_oracle_counts_pages_that_were_there_and_no_others():
         {"admitted": "s", "tick": 4, "hit_tokens": 16},
         {"admitted": "t", "tick": 5, "hit_tokens": 16},
     ]
-    verdict = judge(events, {"r": "abc", "s": "abc", "t": "abc"}, page_size=16)
-    assert verdict.oracle_tokens == 16 + 16 + 48
-    assert verdict.worst[0] == ("t", 16, 48)
+    judgement = judge(events, {"r": "abc", "s": "abc", "t": "abc"}, page_size=16)
+    assert judgement.oracle_tokens == 16 + 16 + 48
+    assert judgement.worst[0] == ("t", 16, 48)
 
 
 def test_hits_are_within_one_percent_of_the_oracle_at_every_size_of_staging(figures):

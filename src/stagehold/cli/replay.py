@@ -17,7 +17,7 @@ from stagehold.cli.errors import BadInput
 from stagehold.specs.outcomes import HostMode
 
 if TYPE_CHECKING:
-    from stagehold.lab.replay import Progress, Replay
+    from stagehold.lab.replay import OnProgress, Replay
     from stagehold.lab.report import ReplayReport
 
 
@@ -47,8 +47,9 @@ def replay(
 ) -> None:
     """Replay a trace, compare every page's bytes, and report where the hit tokens went."""
     from stagehold import InvariantBroken
+    from stagehold.lab.clock import StoreUnusable
     from stagehold.lab.expand import Scale
-    from stagehold.lab.replay import Replay, ReplayOptions, StoreUnusable
+    from stagehold.lab.replay import Replay, ReplayOptions
     from stagehold.lab.traces import TraceError, shipped_trace
 
     options = ReplayOptions(
@@ -117,7 +118,7 @@ def _available_memory() -> int:
 
 
 @contextmanager
-def progress_bar(*, shown: bool) -> Iterator[Progress | None]:
+def progress_bar(*, shown: bool) -> Iterator[OnProgress | None]:
     """A bar on stderr where a person can see it; None where nobody would."""
     if not (shown and sys.stderr.isatty()):
         yield None

@@ -10,14 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from stagehold.lab.traces import BLOCK_TOKENS, TraceRequest
-from stagehold.serving.words import scramble
-
-Tokens = npt.NDArray[np.uint32]
-
-VOCABULARY = 128_000
+from stagehold.serving.pattern import Tokens
+from stagehold.serving.words import VOCABULARY, scramble
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Judgement:
     """Tokens of first admissions: what was hit, what could have been, and where the two differ most."""
 
     hit_tokens: int
@@ -27,7 +27,7 @@ class Verdict:
         return self.hit_tokens / self.oracle_tokens if self.oracle_tokens else 1.0
 
 
-def judge(events: Iterable[Mapping[str, Any]], pages_of: Mapping[str, Sequence[str]], page_size: int) -> Verdict:
+def judge(events: Iterable[Mapping[str, Any]], pages_of: Mapping[str, Sequence[str]], page_size: int) -> Judgement:
     """Compare every admission with the longest prefix whose pages were all there in that tick.
 
     `pages_of` names the pages that each request may hit, in order: its whole pages that leave a token to compute.
@@ -41,7 +41,7 @@ def judge(events: Iterable[Mapping[str, Any]], pages_of: Mapping[str, Sequence[s
             possible = _reach(pages_of[event["admitted"]], there, event["tick"]) * page_size
             rows.append((event["admitted"], event["hit_tokens"], possible))
     worst = sorted(rows, key=lambda row: row[1] - row[2])[:10]
-    return Verdict(sum(row[1] for row in rows), sum(row[2] for row in rows), len(rows), tuple(worst))
+    return Judgement(sum(row[1] for row in rows), sum(row[2] for row in rows), len(rows), tuple(worst))
 
 
 def _reach(pages: Sequence[str], there: Mapping[str, int], tick: int) -> int:

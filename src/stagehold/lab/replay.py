@@ -1,7 +1,7 @@
 """Replays a trace through engine and bundled scheduler, on real bytes, and reports where tokens went.
 
-It owns the trace clock (one tick is 50 ms while anything waits or runs, idle gaps are skipped) and the life
-of engine, store and temporary folder. It decides nothing that the engine or the scheduler decides.
+It owns the life of engine, store and temporary folder, and says what one pass stands for. It decides nothing that the
+engine or the scheduler decides.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from stagehold import AttachmentState, AuditLog, Engine, EngineConfig, HostMode, Namespace, Stats
+from stagehold import AuditLog, Engine, EngineConfig, HostMode, Namespace, Stats
 from stagehold.cache.stores.delayed import DelayedStore
 from stagehold.cache.stores.files import FileStore
 from stagehold.cache.stores.protocol import Store
 from stagehold.cache.stores.simulated import Delays
 from stagehold.cache.stores.workers import WorkerStore
+from stagehold.lab.clock import passes, warm_up
 from stagehold.lab.expand import ReplayRequest, Scale
 from stagehold.lab.hangups import HangUps
-from stagehold.lab.report import ReplayReport, Tally
+from stagehold.lab.report import HitTally, ReplayReport
 from stagehold.lab.traces import shipped_trace
 from stagehold.lab.workload import Workload, load_workload
 from stagehold.serving.pattern import Layout
@@ -33,12 +34,8 @@ STALLED_TICKS = 20_000  # far beyond the sum of all limits on one attempt's way,
 DRAIN_TICKS = 20_000  # a whole backlog at one page a tick, and some
 STAGING_RATIO = {HostMode.BUFFER_ONLY: 1.2, HostMode.CACHE: 2.0}
 
-Progress = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 """Called with (requests finished, requests in all)."""
-
-
-class StoreUnusable(RuntimeError):
-    """The store did not pass its self-test."""
 
 
 class Wedged(RuntimeError):
@@ -77,7 +74,7 @@ class ReplayOptions:
 class _Sums:
     """What is added up over the engines of one replay."""
 
-    tally: Tally = field(default_factory=Tally)
+    tally: HitTally = field(default_factory=HitTally)
     stats: list[Stats] = field(default_factory=list)
     finished: int = 0
     hung_up: int = 0
@@ -89,7 +86,7 @@ class _Sums:
 class Replay:
     """One replay, from options to report."""
 
-    def __init__(self, options: ReplayOptions, progress: Progress | None = None) -> None:
+    def __init__(self, options: ReplayOptions, progress: OnProgress | None = None) -> None:
         self.options = options
         self.workload: Workload = load_workload(
             options.trace,
@@ -161,7 +158,7 @@ class Replay:
         if number > 1:
             audit = audit.with_name(f"{audit.stem}.{number}{audit.suffix}")
         with self._engine(folder, audit) as engine:
-            _warm_up(engine)
+            warm_up(engine)
             runner = self.new_runner(engine)
             self._serve(Scheduler(engine, runner, token_budget=self.options.token_budget), requests)
             engine.drain(DRAIN_TICKS)
@@ -171,24 +168,17 @@ class Replay:
         return audit
 
     def _serve(self, scheduler: Scheduler, requests: Sequence[ReplayRequest]) -> None:
-        """The trace clock: arrivals that are due are submitted, then one pass is made."""
-        now_ms = requests[0].arrival_ms
-        arrived = 0
+        """Submit who comes, hang up for those who give up, make one pass, and so on to the end."""
         stalled = 0
-        while arrived < len(requests) or not scheduler.idle:
-            if scheduler.idle:
-                now_ms = max(now_ms, requests[arrived].arrival_ms)
-            while arrived < len(requests) and requests[arrived].arrival_ms <= now_ms:
-                request = requests[arrived]
+        for here in passes(scheduler, requests, TICK_MS * self.options.speed):
+            for request in here:
                 namespace = self._namespaces[request.tenant]
                 scheduler.submit(request.rid, request.tokens, namespace, request.output_tokens)
                 self._hang_ups.arrived(request.rid)
-                arrived += 1
             self._sums.hung_up += sum(scheduler.abort(rid) for rid in self._hang_ups.due())
             stalled = 0 if self._pass(scheduler) else stalled + 1
             if stalled > STALLED_TICKS:
                 raise Wedged(f"no request moved for {STALLED_TICKS:,} ticks; {self._sums.finished} have finished")
-            now_ms += TICK_MS * self.options.speed
 
     def _pass(self, scheduler: Scheduler) -> bool:
         """One pass and its bookkeeping; whether anything moved."""
@@ -224,14 +214,6 @@ class Replay:
             state_entries=_added(s.state_entries for s in sums.stats),
             audit_log=str(audit),
         )
-
-
-def _warm_up(engine: Engine) -> None:
-    """Let the store's self-test pass, as a server does before it takes requests."""
-    while engine.attachment is AttachmentState.ATTACHING:
-        engine.tick()
-    if engine.attachment is not AttachmentState.ATTACHED:
-        raise StoreUnusable(f"the store failed its self-test: the link is {engine.attachment.name.lower()}")
 
 
 def _added(parts: Iterator[dict[str, int]]) -> dict[str, int]:

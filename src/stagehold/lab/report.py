@@ -15,11 +15,10 @@ from stagehold.serving.scheduler import Admitted
 class ReplayReport:
     """Tokens unless the name says otherwise. Hits are those of each request's first admission.
 
-    `ideal_hit_tokens` is what a cache that never forgets
-    would have hit. `recomputed_tokens` were computed though an earlier request had computed them.
-    `queried_hit_tokens`, `spliced_tokens`, `losses` and `open_claim_tokens` are the engine's token ledger.
-    `phantom_hit_tokens` were counted as hits and had wrong bytes at the forward. `state_entries` counts how often
-    each state was entered, as machine.state.
+    `ideal_hit_tokens` is what a cache that never forgets would have hit. `recomputed_tokens` were computed though an
+    earlier request had computed them. `queried_hit_tokens`, `spliced_tokens`, `losses` and `open_claim_tokens` are the
+    engine's token ledger. `phantom_hit_tokens` were counted as hits and had wrong bytes at the forward. `state_entries`
+    counts how often each state was entered, as machine.state.
     """
 
     requests: int
@@ -61,7 +60,7 @@ class ReplayReport:
 
 
 @dataclass(slots=True)
-class Tally:
+class HitTally:
     """Running sums over a replay's admissions; hits are counted at first admissions only."""
 
     device_hit_tokens: int = 0

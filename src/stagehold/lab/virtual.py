@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from stagehold import AttachmentState, Chain, Engine, EngineConfig, HostMode, Limits, Namespace
+from stagehold import Chain, Engine, EngineConfig, HostMode, Limits, Namespace
 from stagehold.cache.stores.simulated import Delays, Medium, SimulatedStore
+from stagehold.lab.clock import passes, warm_up
 from stagehold.lab.observe import Event, Observed
-from stagehold.lab.oracle import Verdict, judge
+from stagehold.lab.oracle import Judgement, judge
 from stagehold.lab.workload import Workload
 from stagehold.serving.runner import Work
 from stagehold.serving.scheduler import Scheduler
@@ -56,7 +57,7 @@ def hash_of(rid: str) -> int:
 class VirtualRun:
     """What one virtual replay leaves behind."""
 
-    verdict: Verdict
+    judgement: Judgement
     hit_tokens: int
     prompt_tokens: int
     queried: int
@@ -85,7 +86,7 @@ def replay_virtually(workload: Workload, options: VirtualOptions, *, medium: Med
     engine.close()
     pages = {r.rid: _pages(Chain(NAMESPACE, r.tokens, options.page_size)) for r in workload.requests}
     return VirtualRun(
-        verdict=judge(events, pages, options.page_size),
+        judgement=judge(events, pages, options.page_size),
         hit_tokens=hits,
         prompt_tokens=workload.prompt_tokens,
         queried=stats.queried,
@@ -113,25 +114,18 @@ def _config(workload: Workload, options: VirtualOptions) -> EngineConfig:
 def _serve(
     engine: Engine, scheduler: Scheduler, workload: Workload, options: VirtualOptions, events: list[Event]
 ) -> int:
-    """The trace clock: one pass is `tick_ms` of trace time; idle gaps are skipped. Returns hits of first admissions."""
-    while engine.attachment is AttachmentState.ATTACHING:
-        engine.tick()
-    requests, arrived, seen, hits = workload.requests, 0, set(), 0
-    now = requests[0].arrival_ms
-    while arrived < len(requests) or not scheduler.idle:
-        if scheduler.idle:
-            now = max(now, requests[arrived].arrival_ms)
-        while arrived < len(requests) and requests[arrived].arrival_ms <= now:
-            request = requests[arrived]
+    """One pass is `tick_ms` of trace time. Returns hits of first admissions, each of which is noted in `events`."""
+    warm_up(engine)
+    seen, hits = set(), 0
+    for here in passes(scheduler, workload.requests, options.tick_ms):
+        for request in here:
             scheduler.submit(request.rid, request.tokens, NAMESPACE, request.output_tokens)
-            arrived += 1
         for one in scheduler.step().admitted:
             if one.rid not in seen:
                 seen.add(one.rid)
                 hit = one.admission.hit_tokens
                 hits += hit
                 events.append({"admitted": one.rid, "tick": engine.stats().ticks, "hit_tokens": hit})
-        now += options.tick_ms
     return hits
 
 

@@ -16,9 +16,7 @@ import xxhash
 
 from stagehold import Namespace
 from stagehold.serving.pattern import Layout, Pattern, Slots, Tokens
-from stagehold.serving.words import scramble
-
-VOCABULARY = 128_000
+from stagehold.serving.words import VOCABULARY, scramble
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,9 @@ import numpy.typing as npt
 
 Words = npt.NDArray[np.uint64]
 
+VOCABULARY = 128_000
+"""How many token ids there are, for prompts and answers alike."""
+
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)

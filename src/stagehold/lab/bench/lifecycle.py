@@ -48,8 +48,8 @@ def _row(workload: Workload, device: int, staging: int) -> dict[str, Any]:
     return {
         "staging_pages": staging,
         "hit_tokens": run.hit_tokens,
-        "oracle_tokens": run.verdict.oracle_tokens,
-        "hit_over_oracle": run.verdict.ratio,
+        "oracle_tokens": run.judgement.oracle_tokens,
+        "hit_over_oracle": run.judgement.ratio,
         "waste": run.waste,
         "hit_rate": run.hit_tokens / run.prompt_tokens,
         "reissues": run.max_reissues,
