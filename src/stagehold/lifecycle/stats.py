@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from stagehold.lifecycle.core import Core
 from stagehold.machines import MACHINES, RECORD, Birth, Block, Sink, rows_of
 from stagehold.machines.counters import counters, decline_codes
+from stagehold.machines.labels import row_name
+from stagehold.machines.records import REFUSED_ROW
 from stagehold.specs.outcomes import Decline
-
-REFUSED = 0xFF
-"""Low byte of a record whose event was refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ class Counts:
             self.taken[code] += 1
             if code in decline_codes():
                 self.declines[detail] += 1
-            elif detail and code & REFUSED != REFUSED:
+            elif detail and code & REFUSED_ROW != REFUSED_ROW:
                 self.tokens[code] += detail & 0xFFFFFFFF
         for birth in births:
             self.born[(birth.machine, birth.state)] += 1
@@ -137,7 +136,7 @@ class Tally:
             declines={Decline(reason).name.lower(): times for reason, times in sorted(counts.declines.items())},
             state_entries=_state_entries(counts),
             rows_taken=_rows_taken(counts),
-            refused_events=sum(times for code, times in counts.taken.items() if code & REFUSED == REFUSED),
+            refused_events=sum(times for code, times in counts.taken.items() if code & REFUSED_ROW == REFUSED_ROW),
             violations=self.violations,
             owned={resource: units for resource, units in sorted(ledger.totals.items()) if units},
             live_machines=len(core.requests) + len(core.holds) + len(core.writes),
@@ -170,7 +169,7 @@ def _state_entries(counts: Counts) -> dict[str, int]:
         spec = MACHINES[machine]
         entries[f"{spec.name}.{type(spec.initial)(state).name.lower()}"] += times
     for code, times in sorted(counts.taken.items()):
-        if code & REFUSED != REFUSED:
+        if code & REFUSED_ROW != REFUSED_ROW:
             spec = MACHINES[code >> 8]
             row = rows_of(spec)[code & 0xFF]
             if row.source is not row.target:
@@ -182,10 +181,7 @@ def _rows_taken(counts: Counts) -> dict[str, int]:
     """How often each row was taken, as `machine.source.event.OUTCOME`."""
     taken: dict[str, int] = {}
     for code, times in sorted(counts.taken.items()):
-        if code & REFUSED != REFUSED:
+        if code & REFUSED_ROW != REFUSED_ROW:
             spec = MACHINES[code >> 8]
-            row = rows_of(spec)[code & 0xFF]
-            outcome = f".{row.outcome.name}" if row.outcome is not None else ""
-            source = row.source if isinstance(row.source, str) else row.source.name.lower()
-            taken[f"{spec.name}.{source}.{row.event}{outcome}"] = times
+            taken[row_name(spec, rows_of(spec)[code & 0xFF])] = times
     return taken

@@ -25,6 +25,12 @@ def source(row: Row) -> str:
     return word(row.source) if isinstance(row.source, IntEnum) else ANY_TEXT
 
 
+def row_name(spec: MachineSpec, row: Row) -> str:
+    """`machine.source.event.OUTCOME`, by which figures name a row; the source of a row from every state is `*`."""
+    start = word(row.source) if isinstance(row.source, IntEnum) else row.source
+    return f"{spec.name}.{start}.{row.event}" + (f".{row.outcome.name}" if row.outcome is not None else "")
+
+
 def decision(spec: MachineSpec, row: Row) -> Decision | None:
     """The decision that gave the row's outcome; None for a row without one, or one that nothing declares."""
     found = (d for d in spec.decisions if d.state is row.source and d.event == row.event)

@@ -16,7 +16,8 @@ from stagehold.cache.node import Node
 from stagehold.lifecycle.engine import Engine
 from stagehold.lifecycle.stats import Stats
 from stagehold.machines import MACHINES
-from stagehold.specs.declare import ANY, Kind, MachineSpec, Row
+from stagehold.machines.labels import row_name
+from stagehold.specs.declare import ANY, Kind
 from stagehold.specs.outcomes import Agreed
 from stagehold.specs.residency import RESIDENCY
 from stagehold.specs.tick import TICK
@@ -40,13 +41,6 @@ UNREACHABLE: Mapping[str, str] = {
 """Rows that the suite cannot take, with the reason; at most twelve, and none of them may turn out to be taken."""
 
 MOST_UNREACHABLE = 12
-
-
-def row_name(spec: MachineSpec, row: Row) -> str:
-    """`machine.source.event.OUTCOME`; a row from every state is one row, with source `*`."""
-    source = row.source.name.lower() if isinstance(row.source, IntEnum) else row.source
-    outcome = f".{row.outcome.name}" if row.outcome is not None else ""
-    return f"{spec.name}.{source}.{row.event}{outcome}"
 
 
 def all_rows() -> list[str]:
