@@ -17,6 +17,7 @@ import orjson
 
 from stagehold.machines import MACHINES, rows_of
 from stagehold.machines.audit import blocks
+from stagehold.machines.labels import row_name
 from stagehold.machines.records import REFUSED_ROW
 from stagehold.specs.declare import Row
 
@@ -95,6 +96,4 @@ def _taking(machine: str, row: Row) -> Taking:
 def _by_name() -> Iterator[tuple[str, Taking]]:
     for spec in MACHINES:
         for row in rows_of(spec):
-            machine, state, event, outcome = taking = _taking(spec.name, row)
-            name = f"{machine}.{state.name.lower()}.{event}"
-            yield (f"{name}.{outcome.name}" if outcome is not None else name), taking
+            yield row_name(spec, row), _taking(spec.name, row)
