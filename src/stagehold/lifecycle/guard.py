@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from stagehold.lifecycle.errors import Reentered, WrongThread
 
@@ -20,7 +20,7 @@ class Owned(Protocol):
     _running: str | None
 
 
-S = TypeVar("S", bound=Any)
+S = TypeVar("S", bound=Owned)
 
 
 def exclusive(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
