@@ -124,17 +124,80 @@ def test_two_handles_see_each_other(open_at, tmp_path):
     assert second.alarms == {}
 
 
-def test_a_handle_without_room_of_its_own_takes_over_from_the_dead(open_at, tmp_path):
-    """While the owner lives, its segments are its own; when it is gone, they serve others."""
-    first = open_at(tmp_path)
-    put(first, names(32))
-    second = open_at(tmp_path)
-    assert put(second, names(1, 99)) == [Verdict.REFUSED]
+def owned(store):
+    return sum(segment.owned for segment in store._segments.values())
+
+
+def test_what_a_dead_handle_owned_is_taken_over_with_its_pages(open_at, tmp_path):
+    """Nothing is taken from the living for it, and the least recently used of its pages go first."""
+    first, living = open_at(tmp_path), open_at(tmp_path, capacity_bytes=SMALL)
+    put(first, names(16))
+    put(living, names(4, 200))
     for segment in first._segments.values():
         os.close(segment._descriptor)
     first._segments.clear()
-    assert put(second, names(1, 99)) == [Verdict.STORED]
+    second = open_at(tmp_path)
+    assert put(second, names(16, 50)) == [Verdict.STORED] * 16
+    assert get(second, names(4, 200)) == [Verdict.HIT] * 4
+    assert owned(living) == 1
+    assert get(second, names(16, 50)) == [Verdict.HIT] * 16
+
+
+def test_handles_share_a_capacity_evenly(open_at, tmp_path):
+    """One that comes when everything is taken gets its part from whoever has most, and no more than that."""
+    first = open_at(tmp_path)
+    put(first, names(32))
+    assert owned(first) == 8
+    second, third = open_at(tmp_path), open_at(tmp_path)
+    for start in range(0, 400, 8):
+        assert put(second, names(8, 1000 + start)) == [Verdict.STORED] * 8
+        assert put(third, names(8, 2000 + start)) == [Verdict.STORED] * 8
+        assert on_disk(tmp_path) <= SMALL
+    put(first, names(1))
+    assert sorted(map(owned, (first, second, third))) == [2, 3, 3]
+    for start in range(0, 400, 8):
+        for store in (first, second, third):
+            put(store, names(8, 3000 + start))
+    assert sorted(map(owned, (first, second, third))) == [2, 3, 3]
+
+
+def test_pages_in_a_segment_that_was_taken_away_are_plain_misses(open_at, tmp_path):
+    """Its former owner looks once for each call; no page of it is claimed, alarmed about, or written to."""
+    first, second = open_at(tmp_path), open_at(tmp_path)
+    put(first, names(32))
+    put(second, names(1, 99))
+    held = exists(first, names(32))
+    assert held.count(Verdict.MISS) == 4
+    assert get(first, names(32)) == held
+    assert put(first, names(32)) == [Verdict.STORED] * 32
+    assert first.alarms == second.alarms == {}
     assert get(second, names(1, 99)) == [Verdict.HIT]
+    assert owned(first) == 7
+
+
+def test_a_segment_may_be_taken_away_in_the_middle_of_a_call(open_at, tmp_path, monkeypatch):
+    """A write into it is no page that was stored; a read of it is a miss."""
+    first = open_at(tmp_path)
+    put(first, names(31))
+    write, read = Segment.write, Segment.read
+
+    def robbed(call):
+        def act(segment, *arguments):
+            monkeypatch.undo()
+            thief = Segment(segment.path)
+            thief.remove()
+            thief.close()
+            return call(segment, *arguments)
+
+        return act
+
+    monkeypatch.setattr(Segment, "write", robbed(write))
+    assert put(first, names(1, 500)) == [Verdict.REFUSED]
+    assert exists(first, names(1, 500)) == [Verdict.MISS]
+    victim = next(iter(first._own))
+    monkeypatch.setattr(Segment, "read", robbed(read))
+    assert get(first, [victim]) == [Verdict.MISS]
+    assert first.alarms == {}
 
 
 def test_a_slot_that_is_being_read_is_not_used_again(open_at, tmp_path, monkeypatch):

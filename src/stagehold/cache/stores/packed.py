@@ -2,7 +2,8 @@
 
 It saves the file creation and the rename that a small page costs in the plain file store. Each handle
 writes its own segments and reads those of all; a segment whose owner is gone is taken over. Capacity is
-kept over all processes, in whole segments, and free space is taken when a segment is made. Recency is kept
+kept over all processes, in whole segments, and free space is taken when a segment is made. Where there is no
+more, a handle with fewer segments than another takes one of its away, so that all have their part. Recency is kept
 in memory: after a start, pages go in the order of their slots. All segments of a directory have slots of one
 size: those of another size would take the capacity and never be used again.
 """
@@ -10,16 +11,18 @@ size: those of another size would take the capacity and never be used again.
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from stagehold.cache.stores.files import FULL, default_capacity, default_floor
 from stagehold.cache.stores.folder import refuse_other_form
 from stagehold.cache.stores.ledger import SizeLedger
+from stagehold.cache.stores.owners import Owners
 from stagehold.cache.stores.page import HEADER_BYTES, WHOLE, Layout, encode_header, verify_received
 from stagehold.cache.stores.protocol import Buffer, OnPage, Verdict
 from stagehold.cache.stores.segment import ALIGN_BYTES, Segment, segment_bytes, segment_paths, slot_size
@@ -28,6 +31,8 @@ SEGMENT_BYTES = 64 << 20
 """Large enough that making one is rare, small enough that a capacity is used up to the last few percent."""
 SEGMENTS_IN_CAPACITY = 8
 """A capacity is cut into at least so many segments, so that several handles can have one each."""
+GROW_EVERY = 64
+"""Evictions from one look for more room to the next: the look costs more than writing a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,8 @@ class PackedStore:
         self._slots = _slots(self._slot_bytes, self._capacity_bytes)
         self._floor_bytes = default_floor(self._folder) if floor_bytes is None else floor_bytes
         self._ledger = SizeLedger(self._folder.parent / "segments.ledger")
+        self._owners = Owners(self._folder.parent / "segments.owners", secrets.token_hex(8))
+        self._until_grow = 0
         self._lock = threading.RLock()
         self._segments: dict[str, Segment] = {}
         self._own: OrderedDict[bytes, _Place] = OrderedDict()  # least recently used first
@@ -80,6 +87,7 @@ class PackedStore:
 
     def exists(self, keys: Sequence[bytes], on_page: OnPage) -> None:
         """See `BlockingStore.exists`."""
+        self._drop_lost()
         for index, key in enumerate(keys):
             with self._lock:
                 present = self._find(key) is not None
@@ -88,6 +96,7 @@ class PackedStore:
 
     def get_into(self, keys: Sequence[bytes], buffers: Sequence[Buffer], on_page: OnPage) -> None:
         """See `BlockingStore.get_into`; bytes go from the page cache straight into the buffers."""
+        self._drop_lost()
         header = bytearray(HEADER_BYTES)
         for index, key in enumerate(keys):
             if not on_page(index, self._read(key, header, buffers[index])):
@@ -95,6 +104,7 @@ class PackedStore:
 
     def put(self, keys: Sequence[bytes], buffers: Sequence[Buffer], on_page: OnPage) -> None:
         """See `BlockingStore.put`. A page that is there is kept as it is."""
+        self._drop_lost()
         for index, key in enumerate(keys):
             if not on_page(index, self._write(key, buffers[index])):
                 return
@@ -146,7 +156,7 @@ class PackedStore:
         whole = False
         try:
             with self._in_use(place):
-                whole = place.segment.write(place.slot, header, body)
+                whole = place.segment.write(place.slot, header, body) and not place.segment.lost
         finally:
             with self._lock:
                 if whole and name not in self._own:
@@ -184,9 +194,10 @@ class PackedStore:
         paths = segment_paths(self._folder)
         for path in paths:
             if path not in self._segments:
-                self._segments[path] = segment = Segment(path)
-                self._claim(segment)
-        for path in sorted(set(self._segments) - set(paths)):  # removed by somebody who looks after the disk
+                with suppress(FileNotFoundError):  # removed meanwhile
+                    self._segments[path] = segment = Segment(path)
+                    self._claim(segment)
+        for path in sorted(set(self._segments) - set(paths)):
             self._leave(path)
         for segment in self._segments.values():
             if not segment.owned:
@@ -207,16 +218,24 @@ class PackedStore:
         return True
 
     def _leave(self, path: str) -> None:
-        """Forget a segment that was removed, which nobody does while it has an owner, unless it is being read."""
+        """Forget a segment that was removed; it is closed once nobody reads or writes it."""
         segment = self._segments[path]
-        if any(place.segment is segment for place in +self._busy):
-            return
         for place in [place for place in self._others_names if place.segment is segment]:
             name = self._others_names.pop(place)
             if self._others.get(name) == place:
                 del self._others[name]
-        del self._segments[path]
-        segment.close()
+        for name in [name for name, place in self._own.items() if place.segment is segment]:
+            del self._own[name]
+        self._free = [place for place in self._free if place.segment is not segment]
+        if not any(place.segment is segment for place in +self._busy):
+            del self._segments[path]
+            segment.close()
+
+    def _drop_lost(self) -> None:
+        """Find out, once for each call, whether a segment of ours was taken away."""
+        with self._lock:
+            for path in [path for path, segment in self._segments.items() if segment.owned and segment.lost]:
+                self._leave(path)
 
     def _follow(self, segment: Segment) -> None:
         """Learn what the slots of another handle's segment hold by now."""
@@ -231,10 +250,11 @@ class PackedStore:
 
     def _take(self) -> _Place | None:
         """Return a slot to write to: a free one, one of a new segment, or the one used longest ago."""
-        if not self._free:
+        if not self._free and self._until_grow <= 0:
             self._grow()
         if self._free:
             return self._free.pop()
+        self._until_grow = self._until_grow - 1 if self._until_grow else GROW_EVERY
         for name, place in self._own.items():
             if not self._busy[place]:
                 del self._own[name]
@@ -243,21 +263,38 @@ class PackedStore:
         return None
 
     def _grow(self) -> None:
-        """Make a segment if capacity and floor allow, or own one whose owner is gone."""
-        size = segment_bytes(self._slot_bytes, self._slots)
+        """Make a segment if capacity and floor allow, own one whose owner is gone, or seize one's room."""
         with self._ledger.locked() as books:
-            disk = os.statvfs(self._folder)
-            within = books.used_bytes + size <= self._capacity_bytes
-            if within and disk.f_bavail * disk.f_frsize - size >= self._floor_bytes:
-                segment = _create(str(self._folder), self._slot_bytes, self._slots)
-                if segment is not None:
-                    books.used_bytes += segment.file_bytes
-                    self._segments[segment.path] = segment
-                    self._claim(segment)
-                    return
-        for segment in self._segments.values():
-            if not segment.owned and self._claim(segment):
-                return
+            self._refresh()
+            if not (self._free or self._make(books)) and self._seize(books):
+                self._make(books)
+            owned = (path for path, segment in self._segments.items() if segment.owned)
+            self._owners.tell(owned, self._segments)
+
+    def _make(self, books: SizeLedger) -> bool:
+        """Make a segment; False where there is no room for one."""
+        size, disk = segment_bytes(self._slot_bytes, self._slots), os.statvfs(self._folder)
+        within = books.used_bytes + size <= self._capacity_bytes
+        if not within or disk.f_bavail * disk.f_frsize - size < self._floor_bytes:
+            return False
+        segment = _create(str(self._folder), self._slot_bytes, self._slots)
+        if segment is None:
+            return False
+        books.used_bytes += segment.file_bytes
+        self._segments[segment.path] = segment
+        return self._claim(segment)
+
+    def _seize(self, books: SizeLedger) -> bool:
+        """Take the segment written longest ago from the handle that has most; False where ours is no smaller part."""
+        others = {path: segment for path, segment in self._segments.items() if not segment.owned}
+        paths = self._owners.seizable(len(self._segments) - len(others), others)
+        if not paths:
+            return False
+        path = min(paths, key=lambda path: others[path].changed_at_ns)
+        others[path].remove()
+        books.used_bytes -= others[path].file_bytes
+        self._leave(path)
+        return True
 
     def _forget(self, name: bytes, place: _Place) -> None:
         """Drop a damaged page. In another handle's segment only our knowledge of it goes."""

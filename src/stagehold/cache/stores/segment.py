@@ -44,6 +44,11 @@ class Segment:
         return segment_bytes(self.slot_bytes, self.slots)
 
     @property
+    def lost(self) -> bool:
+        """Whether the file was removed, by a person or by another handle that seized its room."""
+        return os.fstat(self._descriptor).st_nlink == 0
+
+    @property
     def changed_at_ns(self) -> int:
         """When the file was last written to."""
         return os.fstat(self._descriptor).st_mtime_ns
@@ -69,13 +74,13 @@ class Segment:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        self.owned = os.fstat(self._descriptor).st_nlink > 0
+        self.owned = not self.lost
         return self.owned
 
     def remove(self) -> None:
-        """Take the file from the disk; who has it open keeps its bytes, and can never own it."""
-        assert self.owned, f"{self.path} is written by another handle"
+        """Take file and bytes from the disk, whoever owns them: from now on the segment is `lost`, and empty."""
         os.unlink(self.path)
+        os.ftruncate(self._descriptor, 0)
 
     def changes(self) -> Iterator[tuple[int, bytes | None]]:
         """Yield each slot that changed since the last call (at first: is in use), and its name or None."""
