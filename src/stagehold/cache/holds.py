@@ -85,9 +85,9 @@ class Holds:
 
     def holder(self, receipt: Receipt) -> Node:
         """Return the node whose end is the receipt's boundary; refuses a receipt that is not out."""
-        _, serial, pages = receipt
+        kind, serial, pages = receipt
         node = self.holders.get(serial)
-        if node is None or node.end != pages:
+        if node is None or node.end != pages or (serial in self.pins) is not (kind is PIN):
             raise ReceiptRefused(f"{receipt}: it is not out; it was given back before, or is of another tree")
         return node
 
@@ -107,6 +107,7 @@ class Holds:
     def unpin(self, receipt: Receipt) -> None:
         """Take a pin back and discharge what no other pin needs."""
         node = self.holder(receipt)
+        self.give(receipt)
         del self.pins[receipt.serial]
         pinheld = self.pinheld
         while node.end and pinheld[node] == 1:
@@ -115,7 +116,6 @@ class Holds:
         if node.end:
             pinheld[node] -= 1
         self.pinned -= receipt.pages - node.end
-        self.give(receipt)
 
     def split(self, upper: Node, lower: Node) -> None:
         """Give the upper half of a node its counts: the lower half, its only child, holds once or not."""

@@ -37,9 +37,11 @@ def block_pages(page_size: int) -> int:
 
     Raises CacheRefused for a page size that neither divides a block nor covers one.
     """
+    if not isinstance(page_size, int) or not 1 <= page_size < 1 << 32:
+        raise CacheRefused(f"page size {page_size!r}: expected a whole number of tokens, below 2**32")
     if page_size >= BLOCK_TOKENS:
         return 1
-    if page_size < 1 or BLOCK_TOKENS % page_size:
+    if BLOCK_TOKENS % page_size:
         raise CacheRefused(f"page size {page_size}: expected a divisor of {BLOCK_TOKENS}, or at least that many")
     return BLOCK_TOKENS // page_size
 
@@ -59,11 +61,21 @@ def _namespace_digest(model: str, extra_key: str, cache_salt: str, page_size: in
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """Whose cache it is. `model` is the fingerprint: name, revision, dtype, layout, heads per rank."""
+    """Whose cache it is. `model` is the fingerprint: name, revision, dtype, layout, heads per rank.
+
+    Raises CacheRefused for a part that is not text, or cannot be written as UTF-8.
+    """
 
     model: str
     extra_key: str = ""
     cache_salt: str = ""
+
+    def __post_init__(self) -> None:
+        for part in (self.model, self.extra_key, self.cache_salt):
+            try:
+                part.encode()
+            except (AttributeError, UnicodeEncodeError) as error:
+                raise CacheRefused(f"namespace: expected text that UTF-8 can write, got {part!r}") from error
 
     def digest(self, page_size: int) -> bytes:
         """Return the 32-byte first parent of every chain of this namespace at this page size."""
@@ -72,7 +84,10 @@ class Namespace:
 
 def _as_tokens(tokens: npt.NDArray[Any] | Sequence[int]) -> npt.NDArray[Any]:
     """Token ids as one flat array of integers that all fit uint32; refuses any others."""
-    array = np.asarray(tokens)
+    try:
+        array = np.asarray(tokens)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise CacheRefused(f"tokens: expected one row of integers ({error})") from error
     if array.ndim != 1:
         raise CacheRefused(f"tokens: expected one dimension, got shape {array.shape}")
     if array.dtype == _LITTLE or not array.size:
@@ -120,8 +135,10 @@ class Chain:
 
     @property
     def tokens(self) -> TokenArray:
-        """All tokens so far: uint32, shape (n_tokens,), a view that later extensions leave as it is."""
-        return self._buffer[: self.n_tokens]
+        """All tokens so far: uint32, shape (n_tokens,), a read-only view that later extensions leave as it is."""
+        view = self._buffer[: self.n_tokens]
+        view.flags.writeable = False
+        return view
 
     def extend(self, tokens: npt.NDArray[Any] | Sequence[int]) -> None:
         """Append tokens; only blocks that become whole are hashed."""

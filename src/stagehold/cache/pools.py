@@ -53,8 +53,8 @@ class Pool:
             return None
         if not n:
             return []
-        self.free_count = top - n
         out = self._stack[top - n : top]
+        self.free_count = top - n
         out.reverse()
         if n >= _BULK:
             np.frombuffer(self._generations, np.uint32)[out] += np.uint32(1)
@@ -66,6 +66,7 @@ class Pool:
 
     def free(self, slots: Sequence[int]) -> None:
         """Take slots back; refuses all of them if one is free already, named twice, or out of range."""
+        back = slots[::-1]
         if len(slots) >= _BULK:
             self._free_bulk(slots)
         else:
@@ -78,10 +79,12 @@ class Pool:
                 generations[slot] += 1
         top = self.free_count
         self.free_count = top + len(slots)
-        self._stack[top : self.free_count] = slots[::-1]
+        self._stack[top : self.free_count] = back
 
     def _free_bulk(self, slots: Sequence[int]) -> None:
-        index = np.array(slots, np.int64)
+        index = np.array(slots)
+        if index.dtype.kind != "i":
+            raise SlotRefused(f"pool {self.name!r}: expected slots as whole numbers, got {index.dtype}")
         if index.min() < 0 or index.max() >= self.size:
             raise self._refusal(int(index.max() if index.min() >= 0 else index.min()))
         generations = np.frombuffer(self._generations, np.uint32)

@@ -81,6 +81,8 @@ class Tree(Spine):
 
         Tombstones inside the live prefix and everything behind it; a checkpoint is asked for at `end` alone.
         """
+        if start < 0:
+            raise SpanRefused(f"pages {start} to {end}: expected a span")
         node, live = self.index.locate(chain, self.limit(chain, end))
         if component == SPINE:
             return [Span(max(live, start), end)] if max(live, start) < end else []
@@ -182,6 +184,7 @@ class Tree(Spine):
         if others:
             raise ClaimRefused(f"pages {start} to {end}: loads {list(others)} in flight bring part of them")
         if load and start:
+            self.covering(chain, start, end)  # refused before anything is split
             self.boundary(chain, start)
         node = self.boundary(chain, end)
         receipt = self.holds.take(SPAN, node)
@@ -285,6 +288,8 @@ class Tree(Spine):
 
         Returns how many pages went.
         """
+        if start < 0:
+            raise SpanRefused(f"pages from {start} on: expected none or more to stay")
         node, live = self.index.locate(chain, self.limit(chain, None))
         gone = 0
         if live < node.end:

@@ -107,8 +107,8 @@ class Component(Cells):
         `end`.
         """
         if not self.per_page:
-            have = node.end == end and node.cells[self.at].slots
-            return [] if have or start >= end else [Span(end - 1, end)]
+            have = start >= end or (node.end == end and node.cells[self.at].slots)
+            return [] if have else [Span(end - 1, end)]
         spans: list[Span] = []
         while node.end > start:
             low, high = max(start, node.start), min(end, node.end)
@@ -139,7 +139,7 @@ class Component(Cells):
         if holes:
             raise SpanRefused(f"{self.name}: pages {start} to {end} lack {holes}")
         if not self.per_page:
-            return list(node.cells[self.at].slots)
+            return list(node.cells[self.at].slots) if start < end else []
         found: list[int] = []
         for part in nodes_between(node, start):
             found += part.cells[self.at].slots[max(0, start - part.start) : end - part.start]

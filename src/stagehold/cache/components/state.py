@@ -26,7 +26,7 @@ class Checkpoints(Component):
 
     def reach(self, end: int) -> int:
         """Only the boundary itself: the page before it stands for it."""
-        return end - 1
+        return end - 1 if end else 0
 
     def touch(self, node: Node) -> None:
         """Count a use of the checkpoint at the end of `node`, if there is one."""
