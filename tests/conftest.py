@@ -1,17 +1,39 @@
-"""The row gate: a whole run of the suite fails when a declared row was taken by none of the engines it drove."""
+"""Engines driven by hand, and the row gate: a whole run fails when a declared row was taken by none of its engines."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from stagehold.testing.hand import Hand
 
 # Before torch is loaded: its threads wait without spinning, so that two cores are enough for tests with threads.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 ROWS = pytest.StashKey["object"]()
+
+
+@pytest.fixture
+def hand() -> Iterator[Callable[..., Hand]]:
+    """Builds engines driven by hand; each is closed at the end, and then nobody may own anything."""
+    from stagehold.testing.hand import Hand
+
+    made: list[Hand] = []
+
+    def build(**options: object) -> Hand:
+        made.append(Hand(**options))
+        return made[-1]
+
+    yield build
+    for one in made:
+        one.engine.close()
+        assert {} == one.engine.stats().owned
+        assert 0 == one.engine.stats().live_machines
 
 
 def is_whole(config: pytest.Config) -> bool:
