@@ -73,8 +73,7 @@ def test_a_buffer_freed_at_the_cut_would_be_seen(monkeypatch):
     monkeypatch.setattr(HoldRules, "_abandon", free_at_the_cut)
     with pytest.raises(InvariantBroken, match=r"DRAINING and owns \['io'\]"):
         given_up(Hand(**small()))
-    h = Hand(**small())
-    h.engine.strict = False
+    h = Hand(engine_options={"strict": False}, **small())
     given_up(h)
     assert 111 in served_meanwhile(h)
 

@@ -22,10 +22,30 @@ def test_giving_back_what_is_not_owned_is_a_bug():
     """A release without a receipt is not a smaller count: it is refused, and the books stay right."""
     ledger = Ledger()
     ledger.take("pin", 7, b"ns", 3)
-    assert 3 == ledger.give("pin", 7)
+    assert ledger.give("pin", 7)
     with pytest.raises(InvariantBroken, match="7 gives back pin, which it does not own"):
         ledger.give("pin", 7)
     assert 0 == ledger.totals["pin"]
+
+
+def test_changing_what_is_not_owned_is_a_bug():
+    """The books stay as they were."""
+    ledger = Ledger()
+    with pytest.raises(InvariantBroken, match="7 changes pin, which it does not own, to 3"):
+        ledger.change("pin", 7, 3)
+    assert (0, {}) == (ledger.totals["pin"], ledger.entries)
+
+
+def test_a_ledger_that_is_not_strict_notes_breaches_and_stays_right():
+    """Nothing is given twice, nothing is forgotten, and every total is still the sum of the entries."""
+    ledger = Ledger(strict=False)
+    ledger.take("pin", 7, b"ns", 3)
+    ledger.take("pin", 7, b"ns", 2)
+    assert (5, 5) == (ledger.totals["pin"], ledger.entries["pin", 7].units)
+    ledger.change("pin", 8, 4)
+    assert [True, False] == [ledger.give("pin", 7), ledger.give("pin", 7)]
+    assert (0, {}) == (ledger.totals["pin"], ledger.entries)
+    assert [7, 8, 7] == [breach.owner for breach in ledger.breaches]
 
 
 def test_every_entry_names_its_namespace():
@@ -124,12 +144,23 @@ def test_a_planted_breach_stops_the_next_strict_tick(hand, plant, book):
     h.engine._parts.tick.state = type(h.engine._parts.tick.state)(0)
 
 
-def test_a_service_counts_a_breach_and_goes_on(hand):
-    """Only strict mode raises."""
+def point_to_nobody(h):
+    h.core.spans[b"key", 0, 3] = 999
+
+
+def point_to_another_span(h):
+    ((key, start, last), number) = next(iter(h.core.spans.items()))
+    h.core.spans[key, start, last - 1] = number
+
+
+@pytest.mark.parametrize("plant", [point_to_nobody, point_to_another_span])
+def test_a_registry_that_leads_joiners_astray_is_seen(hand, plant):
+    """Whoever joins a hold must find the span that was named, and a hold that others wait for, too."""
     h = hand()
-    h.engine.strict = False
-    h.core.ledger.queried += 16
-    h.tick()
-    assert 1 == h.engine.stats().violations
-    h.core.ledger.queried -= 16
-    h.engine.strict = True
+    h.put(h.prompt(8))
+    h.arrive("a", h.prompt(8))
+    h.tick(2)
+    before = dict(h.core.spans)
+    plant(h)
+    assert ["spans"] == [violation.book for violation in check(h.core)]
+    h.core.spans = before

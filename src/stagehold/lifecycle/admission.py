@@ -51,7 +51,7 @@ class AdmissionRules:
         """SHRUNK if the live tree no longer reaches the known end, a fetch is worth it, and a launch is left."""
         core, data = self.core, m.data
         missing = data.known_end - live
-        if core.attached and missing >= core.config.threshold_pages and m.issues < core.limits.issue_limit:
+        if core.attached and missing >= core.config.threshold_pages and not self.launches.is_spent(m):
             return StillCovered.SHRUNK
         return StillCovered.COMMIT
 
@@ -90,9 +90,9 @@ class AdmissionRules:
         return tokens
 
     def _unlock(self, m: Machine) -> None:
-        self.core.tree.unlock(m.data.lock)
+        if self.core.ledger.give("lock", m.number):
+            self.core.tree.unlock(m.data.lock)
         m.data.lock = None
-        self.core.ledger.give("lock", m.number)
         self.core.epoch += 1
 
     def splice(self, m: Machine, visit: Visit) -> int:
@@ -184,8 +184,8 @@ class AdmissionRules:
     def _leave_device(self, m: Machine) -> None:
         core, data = self.core, m.data
         self._unlock(m)
-        core.device.free(data.slots[data.published :])
-        core.ledger.give("slots", m.number)
+        if core.ledger.give("slots", m.number):
+            core.device.free(data.slots[data.published :])
         core.reserved -= data.reserve
         core.committed -= 1
         data.slots, data.published, data.reserve = [], 0, 0

@@ -1,4 +1,8 @@
-"""The checks after a tick: every unit has one owner, each state owns what its declaration says, tokens balance."""
+"""The checks after a tick: every unit has one owner, each state owns what its declaration says, tokens balance.
+
+Two depths. Sums are held against sums after every tick, in service too: that costs the same whatever waits. Counting
+every owner again costs what there is, and is for strict engines, tests and searches.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,9 @@ from stagehold.specs.request import REQUEST, RequestState
 from stagehold.specs.store import STORE
 from stagehold.specs.write import WRITE
 
+JOINABLE = (HoldState.PARKED, HoldState.FETCHING, HoldState.READY)
+"""States of a hold, between passes, in which a request may claim a share of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Violation:
@@ -25,8 +32,31 @@ class Violation:
 
 
 def check(core: Core) -> list[Violation]:
-    """All violations at the end of a tick; a list, so that a service can count them and go on."""
-    return [*_owners(core), *_pools(core), *_claims(core), *_limits(core), *_tokens(core)]
+    """All violations at the end of a tick, everything counted again."""
+    return [*_owners(core), *_pools(core), *_claims(core), *_spans(core), *_limits(core), *_tokens(core), *_sums(core)]
+
+
+def check_sums(core: Core) -> list[Violation]:
+    """The violations that sums show, at a cost that does not depend on how many wait."""
+    return [*_sums(core)]
+
+
+def _sums(core: Core) -> Iterator[Violation]:
+    ledger = core.ledger
+    if ledger.token_gap:
+        lost = sum(ledger.losses.values())
+        what = f"queried {ledger.queried}, spliced {ledger.spliced}, lost {lost}, open {ledger.open}"
+        yield Violation("tokens", f"{what}: {ledger.token_gap} are missing")
+    used, own = core.device.size - core.device.free_count, ledger.totals["slots"] - core.reserved
+    if used != core.tree.total + own:
+        yield Violation("device", f"{used} slots are out: {core.tree.total} in the tree, {own} with requests")
+    if core.room() < 0:
+        yield Violation("device", f"{core.reserved} pages are promised, only {core.room() + core.reserved} can be had")
+    owned = ledger.totals["staging"] + len(core.host)
+    if core.staging.used > owned:
+        yield Violation("staging", f"{core.staging.used} pages are out, {owned} have an owner")
+    if core.tree.pinned > core.config.pin_cap:
+        yield Violation("pins", f"{core.tree.pinned} pages are pinned, the cap is {core.config.pin_cap}")
 
 
 def _owners(core: Core) -> Iterator[Violation]:
@@ -55,15 +85,10 @@ def _alive(core: Core) -> Iterator[tuple[MachineSpec, Machine]]:
 
 def _pools(core: Core) -> Iterator[Violation]:
     own = sum(len(m.data.slots) - m.data.published for m in core.requests.values())
-    used = core.device.size - core.device.free_count
-    if used != core.tree.total + own:
-        yield Violation("device", f"{used} slots are out: {core.tree.total} in the tree, {own} with requests")
     reserved = sum(m.data.reserve for m in core.requests.values())
     if reserved != core.reserved or core.ledger.totals["slots"] != own + reserved:
         yield Violation("device", f"{core.reserved} pages are promised, requests count {reserved}, the ledger "
                                   f"{core.ledger.totals['slots']} with {own} taken")  # fmt: skip
-    if core.room() < 0:
-        yield Violation("device", f"{core.reserved} pages are promised, only {core.room() + core.reserved} can be had")
     owners = {f"{m.number}": m.data.staging for _, m in _alive(core) if hasattr(m.data, "staging")}
     try:
         core.staging.check({**owners, "host tier": core.host.pages()})
@@ -85,7 +110,7 @@ def _claims(core: Core) -> Iterator[Violation]:
     if claims:
         yield Violation("claims", f"holds list requests that are gone: {sorted(claims)}")
     for h in core.holds.values():
-        wanted = h.state in (HoldState.PARKED, HoldState.FETCHING, HoldState.READY)
+        wanted = h.state in JOINABLE
         if wanted != bool(h.data.claims):
             yield Violation("claims", f"hold {h.number} is {h.state.name} with claims {h.data.claims}")
         if h.state is HoldState.PLANNED:
@@ -93,6 +118,17 @@ def _claims(core: Core) -> Iterator[Violation]:
     pages = sum(h.data.last - h.data.start for h in core.holds.values())
     if pages != core.counts["hold_pages"]:
         yield Violation("claims", f"holds span {pages} pages, {core.counts['hold_pages']} are counted")
+
+
+def _spans(core: Core) -> Iterator[Violation]:
+    """At most one hold of a span can be joined, and whoever joins finds the span that was named."""
+    for span, number in core.spans.items():
+        h = core.holds.get(number)
+        if h is None or h.state not in JOINABLE or not h.data.claims:
+            yield Violation("spans", f"hold {number} may be joined for pages {span[1:]}, and is over or flying")
+        elif span != (h.data.key, h.data.start, h.data.last):
+            what = f"pages {span[1:]}, and brings {(h.data.start, h.data.last)}"
+            yield Violation("spans", f"hold {number} may be joined for {what}")
 
 
 def _limits(core: Core) -> Iterator[Violation]:
@@ -103,16 +139,9 @@ def _limits(core: Core) -> Iterator[Violation]:
     for w in core.writes.values():
         if w.tries > limits.tries:
             yield Violation("limits", f"write {w.number}: {w.tries} tries")
-    if core.tree.pinned > core.config.pin_cap:
-        yield Violation("pins", f"{core.tree.pinned} pages are pinned, the cap is {core.config.pin_cap}")
 
 
 def _tokens(core: Core) -> Iterator[Violation]:
-    ledger = core.ledger
-    if ledger.token_gap:
-        lost = sum(ledger.losses.values())
-        what = f"queried {ledger.queried}, spliced {ledger.spliced}, lost {lost}, open {ledger.open}"
-        yield Violation("tokens", f"{what}: {ledger.token_gap} are missing")
     claimed = sum(m.data.claim_tokens for m in core.requests.values())
-    if claimed != ledger.open:
-        yield Violation("tokens", f"{ledger.open} tokens are open, requests claim {claimed}")
+    if claimed != core.ledger.open:
+        yield Violation("tokens", f"{core.ledger.open} tokens are open, requests claim {claimed}")

@@ -96,6 +96,13 @@ class Core:
         if self.spans.get((data.key, data.start, data.last)) == hold:
             del self.spans[(data.key, data.start, data.last)]
 
+    def bar(self, owner: int) -> None:
+        """The books of a machine are wrong: the request, or those with a claim on the hold, ask the store no more."""
+        hold = self.holds.get(owner)
+        for number in (owner, *(hold.data.claims if hold is not None else ())):
+            if number in self.requests:
+                self.requests[number].data.barred = True
+
     # The store
 
     @property

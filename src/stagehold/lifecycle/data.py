@@ -92,6 +92,7 @@ class RequestData:
     wanted: bytes = b""  # page key whose write wakes the retry
     hold: int = 0  # number of the hold that this request has a claim on
     claim_tokens: int = 0  # open tokens of that claim
+    barred: bool = False  # its books were found wrong: it gets no further launch
     look_again: bool = False  # a lookup found nothing: a write acknowledged since then makes the retry due
     wait_from: int = -1  # tick of the first visit that was skipped because of the store
     lock: Any = None  # receipt of the path lock

@@ -17,10 +17,10 @@ from stagehold.cache.keys import Chain, Namespace
 from stagehold.cache.stores.protocol import Store
 from stagehold.kernels.copies import DeviceBytes
 from stagehold.lifecycle.assembly import Binding, Parts, assemble
-from stagehold.lifecycle.books import Violation, check
+from stagehold.lifecycle.breaches import Breaches, OnViolation, shout
 from stagehold.lifecycle.copies import Copies, PromptCopies
 from stagehold.lifecycle.data import Admission, Extension, Handle, NoRoom, Plan, RequestData, Skip
-from stagehold.lifecycle.errors import InvariantBroken, Misuse, UnknownHandle
+from stagehold.lifecycle.errors import Misuse, UnknownHandle
 from stagehold.lifecycle.guard import exclusive
 from stagehold.lifecycle.ranks.solo import Facts, Group, Solo
 from stagehold.lifecycle.snapshots import Snapshot, put_back, take
@@ -47,7 +47,11 @@ class Roster:
 
 
 class Engine:
-    """One rank's engine. `sink` receives each tick's audit block; `strict` checks all books after every tick.
+    """One rank's engine. `sink` receives each tick's audit block.
+
+    `strict` counts all books again after every tick, and the first breach raises. A service holds sums against sums:
+    a breach is counted (`Stats.violations`), `on_violation` is told the first of each book, the requests concerned
+    get no further launch, and what is in doubt is given to nobody. An `AuditLog`'s `violation` can be told.
 
     `store` is attached at once: its self-test runs in the first ticks, and requests that arrive meanwhile are
     launched when it has passed. The engine closes the store that it was given. With `shadow_oracle` a `transitions`
@@ -65,16 +69,18 @@ class Engine:
         shadow_oracle: bool = False,
         copies: Copies | None = None,
         deliver: Deliver = deliver_all,
+        on_violation: OnViolation = shout,
     ) -> None:
         self.config = config
-        self.strict = strict
         self._thread = threading.current_thread()
         self._running: str | None = None
         self._closed = False
         self._group = group or Solo()
         self._tally = Tally(sink)
+        self._breaches = Breaches(on_violation)
         binding = Binding(strict=strict, shadow_oracle=shadow_oracle)
         self._parts: Parts = assemble(config, self._tally.block, copies or PromptCopies(), deliver, binding=binding)
+        self._parts.core.ledger.strict = strict
         self._roster = Roster()
         if store is not None:
             self._attach(store)
@@ -128,13 +134,7 @@ class Engine:
         self._check()
 
     def _check(self) -> None:
-        if not self.strict and self._parts.core.ledger.token_gap == 0:
-            return
-        violations = check(self._parts.core) if self.strict else [Violation("tokens", "the token books do not balance")]
-        for violation in violations:
-            self._tally.violations += 1
-            if self.strict:
-                raise InvariantBroken(f"tick {self._parts.core.clock.tick}: {violation.book}: {violation.what}")
+        self._tally.violations += self._breaches.look(self._parts.core)
 
     # Requests that wait
 

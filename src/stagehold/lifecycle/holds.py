@@ -1,5 +1,9 @@
 """Own the rules of *hold*: one look at the live tree, then buffer, pin and IO together or nothing.
 
+Only equal spans share a hold, and at most one hold of a span can be joined: the one that `core.spans` names. A short
+delivery or a cut can shorten a second hold onto a span that has one already. It goes on for the claims that it has,
+and nobody joins it; its bytes are as good, and so is the splice of either.
+
 A buffer is freed by the end of IO and by nothing else. Exactly one function gives up what a hold owns
 (`_release`), and one tells its claimants (`announce`), after the step that ended it.
 """
@@ -151,6 +155,7 @@ class HoldRules:
         core.close_span(h.number)
         core.counts["hold_pages"] -= data.last - data.start - (last - start)
         data.start, data.last, data.key = start, last, data.chain.page_key(last - 1)
+        # Where another hold of this span can be joined already, this one cannot.
         core.spans.setdefault((data.key, start, last), h.number)
         for number in data.claims:
             core.requests[number].data.claim_tokens -= tokens
@@ -274,9 +279,9 @@ class HoldRules:
         self._release(h)
 
     def _unpin(self, h: Machine) -> None:
-        self.core.tree.unpin(h.data.pin)
+        if self.core.ledger.give("pin", h.number):
+            self.core.tree.unpin(h.data.pin)
         h.data.pin = None
-        self.core.ledger.give("pin", h.number)
         self.core.epoch += 1
 
     def _release(self, h: Machine) -> None:
@@ -285,13 +290,12 @@ class HoldRules:
         core.close_span(h.number)
         core.counts["hold_pages"] -= data.last - data.start
         core.clock.disarm(h)
-        if data.staging:
-            core.ledger.give("staging", h.number)
+        if data.staging and core.ledger.give("staging", h.number):
             if h.state in (HoldState.READY, HoldState.PLANNED, HoldState.LOADING):
                 core.keep_staging(core.keys(data.chain, data.start, data.last), data.staging)
             else:
                 core.free_staging(data.staging)
-            data.staging = []
+        data.staging = []
         core.epoch += 1
         if not data.claims:
             core.holds.pop(h.number, None)

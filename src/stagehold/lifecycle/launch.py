@@ -30,7 +30,7 @@ class LaunchRules:
     def launch(self, m: Machine, _arg: Any) -> Launch:
         """Asked in the order CAP, TOO_SHORT, KNOWN (host), STORE_OPEN, KNOWN, DECLINED, LOOKUP."""
         core, data = self.core, m.data
-        if not core.attached or m.issues >= core.limits.issue_limit:
+        if not core.attached or self.is_spent(m):
             return Launch.CAP
         live = core.tree.full_match(data.chain, data.hit_limit)
         if (data.known_end or data.hit_limit) - live < core.config.threshold_pages:
@@ -52,7 +52,11 @@ class LaunchRules:
 
     def resolve(self, m: Machine, _arg: Any) -> Resolve:
         """RETRY while an issue is left."""
-        return Resolve.RETRY if m.issues < self.core.limits.issue_limit else Resolve.CAP
+        return Resolve.CAP if self.is_spent(m) else Resolve.RETRY
+
+    def is_spent(self, m: Machine) -> bool:
+        """Whether the request gets no further launch: it has had them all, or its books were found wrong."""
+        return m.issues >= self.core.limits.issue_limit or m.data.barred
 
     def _hosted_end(self, data: RequestData, live: int) -> int:
         """The end of a host-resident run behind the live match that is worth a hold; 0 if there is none."""

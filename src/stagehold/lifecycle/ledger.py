@@ -2,7 +2,8 @@
 
 Resources: each unit has one owner, entered where it is taken and struck out where it is given back. Tokens: each
 claim is counted when it opens, and `queried = spliced + losses + open claims` at every moment. The ledger moves
-nothing itself; it is told, and compares.
+nothing itself; it is told, and compares. What it is told before the thing is done, it can still prevent: who gives
+units back asks here first, and keeps his hands off units that are not his.
 """
 
 from __future__ import annotations
@@ -22,9 +23,17 @@ class Entry:
     units: int
 
 
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """What a machine told the ledger that cannot be."""
+
+    owner: int
+    what: str
+
+
 @dataclass(slots=True)
 class Ledger:
-    """The books of one engine."""
+    """The books of one engine. A breach raises where `strict`; else it is noted in `breaches`, for the tick."""
 
     entries: dict[tuple[str, int], Entry] = field(default_factory=dict)
     totals: Counter[str] = field(default_factory=Counter)
@@ -32,28 +41,44 @@ class Ledger:
     spliced: int = 0
     open: int = 0
     losses: Counter[Loss] = field(default_factory=Counter)
+    strict: bool = True
+    breaches: list[Breach] = field(default_factory=list)
 
     def take(self, resource: str, owner: int, namespace: bytes, units: int = 1) -> None:
-        """Enter `units` of `resource` for machine `owner`; twice without giving back is a bug."""
+        """Enter `units` of `resource` for machine `owner`; twice without giving back is a breach."""
         key = (resource, owner)
-        if key in self.entries:
-            raise InvariantBroken(f"machine {owner} takes {resource} while it owns {self.entries[key].units}")
-        self.entries[key] = Entry(namespace, units)
+        had = self.entries[key].units if key in self.entries else None
+        if had is not None:
+            self._breach(owner, f"machine {owner} takes {resource} while it owns {had}")
+        self.entries[key] = Entry(namespace, units + (had or 0))
         self.totals[resource] += units
 
-    def give(self, resource: str, owner: int) -> int:
-        """Strike out what machine `owner` has of `resource`; returns the units. Giving nothing back is a bug."""
+    def give(self, resource: str, owner: int) -> bool:
+        """Strike out what machine `owner` has of `resource`. False, and a breach, where it has none.
+
+        Then the caller must leave the units alone: they are somebody else's by now, or in doubt, and what is in
+        doubt stays out of circulation.
+        """
         entry = self.entries.pop((resource, owner), None)
         if entry is None:
-            raise InvariantBroken(f"machine {owner} gives back {resource}, which it does not own")
+            self._breach(owner, f"machine {owner} gives back {resource}, which it does not own")
+            return False
         self.totals[resource] -= entry.units
-        return entry.units
+        return True
 
     def change(self, resource: str, owner: int, units: int) -> None:
-        """The owner now has `units` (a cut fetch keeps its head)."""
-        namespace = self.entries[(resource, owner)].namespace
-        self.give(resource, owner)
-        self.take(resource, owner, namespace, units)
+        """The owner now has `units` (a cut fetch keeps its head); a breach where it has none."""
+        entry = self.entries.get((resource, owner))
+        if entry is None:
+            self._breach(owner, f"machine {owner} changes {resource}, which it does not own, to {units}")
+            return
+        self.totals[resource] += units - entry.units
+        self.entries[(resource, owner)] = Entry(entry.namespace, units)
+
+    def _breach(self, owner: int, what: str) -> None:
+        if self.strict:
+            raise InvariantBroken(what)
+        self.breaches.append(Breach(owner, what))
 
     def owned(self, owner: int) -> frozenset[str]:
         """The resources of one machine; a full scan, for checks only."""

@@ -243,10 +243,10 @@ class WriteRules:
     def _release(self, w: Machine, *, keep: bool) -> None:
         core, data = self.core, payload(w)
         core.counts["write_pages"] -= len(data.staging)
-        core.ledger.give("staging", w.number)
+        owned = core.ledger.give("staging", w.number)
         core.ledger.give("io", w.number)
-        if keep:
+        if owned and keep:
             core.keep_staging(list(data.keys), data.staging)
-        else:
+        elif owned:
             core.free_staging(data.staging)
         data.staging, data.operation = [], 0

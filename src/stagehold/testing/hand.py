@@ -76,7 +76,7 @@ class Hand:
         self.config = small_config(**settings)
         own: Store | None = SimulatedStore(delays=AT_ONCE) if store is Given.SIMULATED else store
         self.store: Any = own
-        self.engine = Engine(self.config, store=own, strict=True, **(engine_options or {}))
+        self.engine = Engine(self.config, store=own, **{"strict": True, **(engine_options or {})})
         self.core = self.engine._parts.core  # noqa: SLF001 - a hand reaches inside
         if attach and self.store is not None:
             self.until(lambda: self.engine.attachment is not AttachmentState.ATTACHING)
