@@ -31,7 +31,7 @@ def test_anchors_evicted_before_io_commit_cost_no_read(hand):
 
 
 def test_what_is_fetched_behind_a_pin_is_spliced(hand):
-    """Evictions, splits and sibling inserts at every tick: no token is fetched in vain."""
+    """Evictions, splits and sibling inserts at every tick: nothing is fetched and dropped but what a sibling published."""
     h = hand(device_pages=200, staging_pages=200, pin_fraction=0.8)
     dice = random.Random(5)
     for number in range(80):
@@ -43,13 +43,10 @@ def test_what_is_fetched_behind_a_pin_is_spliced(hand):
             h.tick()
             h.grow(h.prompt(4, 200 + dice.randint(0, 50), shared=dice.randint(0, 3)), 4)
             h.core.tree.evict(dice.randint(0, 12))
-        admission = h.visit(a)
-        if getattr(admission, "admitted", False):
-            h.engine.finish(a)
-        else:
-            h.engine.abort(a)
+        h.until(lambda a=a: getattr(h.visit(a), "admitted", False), patience=100)
+        h.engine.finish(a)
     stats = h.engine.stats()
-    assert stats.fetched == stats.spliced > 0
+    assert stats.fetched - stats.spliced == stats.losses.get("covered", 0) < stats.spliced
 
 
 def test_a_decline_is_free(hand):

@@ -131,13 +131,11 @@ def test_pages_under_way_are_not_offered_twice(hand):
 
 
 def test_a_page_whose_parent_is_neither_stored_nor_under_way_is_refused(hand):
-    """UNCOVERED: nobody could reach it."""
-    h = hand()
-    tokens = h.prompt(4)
-    h.grow(tokens, 2)
-    h.run("a", tokens)
-    h.tick()
-    assert (1, 0) == (offers(h, "UNCOVERED"), h.engine.stats().stored_pages)
+    """Twelve pages in pieces of four: the backlog takes the first, so the second is too much and the third an orphan."""
+    with_room_for_one = hand(write_backlog_tokens=4 * 16)
+    with_room_for_one.run("a", with_room_for_one.prompt(12))
+    with_room_for_one.tick()
+    assert (1, 1) == (offers(with_room_for_one, "FULL"), offers(with_room_for_one, "UNCOVERED"))
 
 
 def test_a_full_backlog_refuses(hand):

@@ -41,7 +41,7 @@ class LinkData:
     """Payload of *attachment*."""
 
     test: TestPage | None = None
-    reason: str = ""
+    trips_left: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -196,12 +196,24 @@ class LinkRules:
         self.core = core
         self.trips = RoundTrip(core)
 
+    def test_ended(self, operation: Operation) -> bool | None:
+        """After an operation of the self-test: whether the store passed, or None while an operation is left."""
+        data = self.core.link.data
+        good = self.trips.ended(data.test, operation, Kind.SELFTEST)
+        if good is False:
+            data.trips_left -= 1
+            if data.trips_left:
+                data.test = self.trips.begin(Kind.SELFTEST, operation.owner)
+                return None
+        return good
+
     def started(self, _m: Machine, good: bool) -> Started:
         """What the self-test showed."""
         return Started.READY if good else Started.REFUSED
 
     def open_link(self, m: Machine, _arg: Any) -> None:
-        """Run the self-test."""
+        """Run the self-test; a second trip is allowed, since reading a damaged test page makes way for a new one."""
+        m.data.trips_left = 2
         self.open_breaker()
         m.data.test = self.trips.begin(Kind.SELFTEST, m.number)
         self.core.ledger.take("link", m.number, b"")

@@ -62,13 +62,20 @@ class Running:
         self.admission.move_lock(data, last)
         self._recount(m)
         if core.config.write_policy is WritePolicy.WRITE_THROUGH:
-            self._offer(data, first, last)
+            self._offer(data, self._uncovered_from(data, first), last)
 
     def matched(self, m: Machine) -> None:
-        """The request was admitted with a hit: for the selective policy, the second use of these pages."""
+        """The request was admitted with a hit: the second use of its pages, and a new chance for those not written."""
         data: RequestData = m.data
-        if self.core.config.write_policy is WritePolicy.WRITE_THROUGH_SELECTIVE and data.published:
-            self._offer(data, 0, data.published)
+        first = self._uncovered_from(data, data.published)
+        if self.core.attached and first < data.published:
+            self._offer(data, first, data.published)
+
+    def _uncovered_from(self, data: RequestData, first: int) -> int:
+        """The first of the pages before `first` that no write brings to the store: refused once, offered again."""
+        while self.core.attached and first and not self.writes.is_on_its_way(data.chain.page_key(first - 1)):
+            first -= 1
+        return first
 
     def _offer(self, data: RequestData, first: int, last: int) -> None:
         if not self.core.config.tier:

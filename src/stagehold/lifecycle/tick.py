@@ -128,7 +128,7 @@ class Tick:
         test = link.data.test
         if test is None or test.operation != operation.number or link.state is not AttachmentState.ATTACHING:
             return
-        good = self.link.trips.ended(test, operation, Kind.SELFTEST)
+        good = self.link.test_ended(operation)
         if good is not None:
             self.core.steps.attachment.started(link, good)
 
