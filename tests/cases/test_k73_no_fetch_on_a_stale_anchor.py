@@ -31,7 +31,7 @@ def test_anchors_evicted_before_io_commit_cost_no_read(hand):
 
 
 def test_what_is_fetched_behind_a_pin_is_spliced(hand):
-    """Evictions, splits and sibling inserts at every tick: nothing is fetched and dropped but what a sibling published."""
+    """Evictions, splits and sibling inserts at every tick: only what a sibling published meanwhile is dropped."""
     h = hand(device_pages=200, staging_pages=200, pin_fraction=0.8)
     dice = random.Random(5)
     for number in range(80):

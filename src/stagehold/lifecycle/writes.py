@@ -45,9 +45,9 @@ class WriteRules:
 
     def _offer_piece(self, chain: Chain, namespace: bytes, first: int, last: int) -> None:
         core = self.core
-        while first < last and self._is_on_its_way(chain.page_key(first)):
+        while first < last and self.is_on_its_way(chain.page_key(first)):
             first += 1
-        while first < last - 1 and self._is_on_its_way(chain.page_key(last - 1)):
+        while first < last - 1 and self.is_on_its_way(chain.page_key(last - 1)):
             last -= 1
         keys = tuple(core.keys(chain, first, last)) if first < last else (chain.page_key(last - 1),)
         data = WriteData(chain, namespace, first, last, keys)
@@ -56,7 +56,8 @@ class WriteRules:
         if write.state is WriteState.QUEUED:
             core.writes[write.number] = write
 
-    def _is_on_its_way(self, key: bytes) -> bool:
+    def is_on_its_way(self, key: bytes) -> bool:
+        """Whether the page is believed stored, or a write of it is queued or under way."""
         return self.core.beliefs.knows(key) or self.core.beliefs.in_flight(key)
 
     # Decisions
@@ -70,7 +71,7 @@ class WriteRules:
             return Offer.KEYLESS
         if data.pages == 0:
             return Offer.BELIEVED if core.beliefs.knows(data.keys[-1]) else Offer.IN_FLIGHT
-        if data.first and not self._is_on_its_way(data.chain.page_key(data.first - 1)):
+        if data.first and not self.is_on_its_way(data.chain.page_key(data.first - 1)):
             return Offer.UNCOVERED
         if core.ledger.totals["backlog"] + data.pages > core.config.backlog_pages:
             return Offer.FULL
@@ -94,7 +95,7 @@ class WriteRules:
         live = core.tree.full_match(data.chain, data.last)
         if not hosted and live <= data.first:
             return Start.GONE
-        if data.first and not self._is_on_its_way(data.chain.page_key(data.first - 1)):
+        if data.first and not self.is_on_its_way(data.chain.page_key(data.first - 1)):
             return Start.GONE
         if core.store_open or not core.attached or data.not_before > core.clock.tick:
             return Start.BLOCKED
