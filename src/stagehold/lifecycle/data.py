@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stagehold.cache.keys import Chain
-from stagehold.specs.outcomes import AdmissionOutcome, Loss, SkipReason
+from stagehold.specs.outcomes import AdmissionOutcome, SkipReason
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -82,7 +82,6 @@ class RequestData:
     namespace: bytes
     prompt_tokens: int
     max_new_tokens: int
-    arrival: int
     hit_limit: int  # whole pages of the prompt that leave at least one token to compute
     known_end: int = 0  # pages from the root that the store is known to reach; 0: not known
     query: int = 0  # operation number of the lookup in flight
@@ -100,7 +99,6 @@ class RequestData:
     published: int = 0  # pages of `slots` that belong to the tree
     n_tokens: int = 0  # tokens with a place in `slots`
     reserve: int = 0  # pages promised by admission and not yet allocated
-    device_hit_tokens: int = 0
     store_hit_tokens: int = 0
 
 
@@ -119,9 +117,7 @@ class HoldData:
     span: Any = None  # tree receipt of the pages that a load writes
     operation: int = 0
     visitor: int = 0  # the request whose visit is open
-    cause: Loss = Loss.EXPIRED  # why the claimants lose their tokens if the hold ends in `expired`
     passed: int = 0  # younger holds that took staging past this one
-    tried_at: int = -1  # the room epoch of the last IO commit that left it parked
 
 
 @dataclass(slots=True, eq=False)
@@ -138,8 +134,6 @@ class WriteData:
     operation: int = 0
     not_before: int = 0
     unwanted: bool = False
-    tried_at: int = -1
-    hosted: bool = False
 
     @property
     def pages(self) -> int:

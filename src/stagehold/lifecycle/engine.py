@@ -34,8 +34,6 @@ from stagehold.specs.request import RequestState
 from stagehold.specs.tick import TickState
 from stagehold.specs.write import WriteState
 
-ENDED = (RequestState.FINISHED, RequestState.RETRACTED, RequestState.ABORTED)
-
 
 class Roster:
     """Who is alive, by request id, and which attempt each id has come to."""
@@ -43,7 +41,6 @@ class Roster:
     def __init__(self) -> None:
         self.alive: dict[str, Machine] = {}
         self.attempts: dict[str, int] = {}
-        self.arrivals = 0
 
 
 class Engine:
@@ -162,11 +159,8 @@ class Engine:
         roster.attempts[rid] = attempt
         handle = Handle(rid, attempt)
         digest = chain.namespace.digest(self.config.page_size)
-        roster.arrivals += 1
-        data = RequestData(
-            handle, chain, digest, chain.n_tokens, max_new_tokens, roster.arrivals,
-            hit_limit=(chain.n_tokens - 1) // self.config.page_size,
-        )  # fmt: skip
+        hit_limit = (chain.n_tokens - 1) // self.config.page_size
+        data = RequestData(handle, chain, digest, chain.n_tokens, max_new_tokens, hit_limit)
         m = self._parts.core.steps.request.birth(data, HandleKey(rid, attempt, digest))
         self._parts.core.requests[m.number] = m
         roster.alive[rid] = m

@@ -43,8 +43,6 @@ class Operation:
     place: int = -1
     good: int = 0
     fault: bool = False
-    verdict: Verdict = Verdict.HIT
-    buffers: tuple[object, ...] = ()
 
 
 DONE, GOOD, FAULT = 0, 1, 2
@@ -113,7 +111,6 @@ class Operations:
             self._local[GOOD, operation.place] = item.good
             if item.done and any(v.is_fault for v in item.verdicts):
                 self._local[FAULT, operation.place] = -1
-                operation.verdict = next(v for v in item.verdicts if v.is_fault)
 
     def finish(self, numbers: Iterable[int]) -> None:
         """Local copies that ended (all of them good)."""

@@ -178,12 +178,11 @@ class Visits:
     def _admitted(self, m: Machine, plan: Plan) -> Admission:
         data = m.data
         hit = data.n_tokens
-        data.device_hit_tokens = hit - data.store_hit_tokens
         return Admission(
             data.handle,
             AdmissionOutcome.ADMITTED,
             hit_tokens=hit,
-            device_hit_tokens=data.device_hit_tokens,
+            device_hit_tokens=hit - data.store_hit_tokens,
             store_hit_tokens=data.store_hit_tokens,
             extend_tokens=min(plan.extend_tokens, data.prompt_tokens - hit),
             slots=tuple(data.slots),

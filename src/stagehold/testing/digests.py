@@ -24,7 +24,7 @@ def digest_of(parts: Parts) -> bytes:
     launches = parts.launches
     told = (
         [_request(core, m, order, left) for m in core.requests.values()],
-        [_hold(core, h, order, left) for h in core.holds.values()],
+        [_hold(h, order, left) for h in core.holds.values()],
         [_write(core, w, left) for w in core.writes.values()],
         _standing(core, left),
         _named(launches.untimed, order),
@@ -59,11 +59,11 @@ def _request(core: Core, m: Any, order: dict[int, int], left: dict[int, int]) ->
     return (key, m.state, counts, room, order.get(data.hold), left.get(m.number), m.number in core.visits)
 
 
-def _hold(core: Core, h: Any, order: dict[int, int], left: dict[int, int]) -> tuple[Any, ...]:
+def _hold(h: Any, order: dict[int, int], left: dict[int, int]) -> tuple[Any, ...]:
     data = h.data
     pinned = None if data.pin is None else data.pin.pages
     known = (data.key, data.start, data.last, pinned, len(data.staging), data.operation > 0)
-    return (h.state, known, _named(data.claims, order), data.passed, data.tried_at == core.epoch, left.get(h.number))
+    return (h.state, known, _named(data.claims, order), data.passed, left.get(h.number))
 
 
 def _write(core: Core, w: Any, left: dict[int, int]) -> tuple[Any, ...]:
