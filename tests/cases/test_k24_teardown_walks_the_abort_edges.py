@@ -33,7 +33,7 @@ def test_a_teardown_gives_back_pins_and_exactly_what_was_allocated(hand, teardow
     if teardown != "close":
         h.tick(110)
     assert h.config.staging_pages == h.core.staging.free_count
-    assert 0 == h.core.counts["hold_pages"]
+    assert 0 == h.core.hold_pages
     assert all(units == 0 for name, units in h.core.ledger.totals.items() if name != "link")
 
 

@@ -30,7 +30,7 @@ def books(h: Hand) -> dict[str, Any]:
         "tokens": (core.ledger.queried, core.ledger.spliced, core.ledger.open, dict(core.ledger.losses)),
         "pools": (core.device.free_count, core.staging.free_count, core.reserved, core.committed),
         "tree": (core.tree.total, core.tree.pinned, core.tree.evictable),
-        "counts": {name: count for name, count in core.counts.items() if count},
+        "counts": (core.hold_pages, core.write_pages, core.fetched_tokens, core.local_tokens),
         "operations": sorted(core.operations.live),
         "records": len(core.journal.records),
     }

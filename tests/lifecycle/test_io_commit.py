@@ -210,10 +210,10 @@ def test_a_hold_that_could_never_fit_is_dropped(hand):
     data = HoldData(chain, b"", 0, 12, chain.page_key(11))
     hold = h.core.steps.hold.birth(data, SpanKey(b"", data.key, 0, 12))
     h.core.holds[hold.number] = hold
-    h.core.counts["hold_pages"] += 12
+    h.core.hold_pages += 12
     assert IoCommit.OVERSIZE is h.core.steps.hold.io_commit(hold)
     h.core.settle()
-    assert (HoldState.DROPPED, 0) == (hold.state, h.core.counts["hold_pages"])
+    assert (HoldState.DROPPED, 0) == (hold.state, h.core.hold_pages)
 
 
 def test_a_parked_hold_expires_when_the_breaker_opens(hand):
@@ -291,7 +291,7 @@ def test_a_hold_that_stays_parked_expires_at_the_park_limit(hand):
     b = found(h, "b", h.prompt(8, 2))
     parked_at = h.now
     while h.engine.state_of(b) is RequestState.STAGED:
-        h.core.epoch += 1
+        h.core.news += 1
         h.tick()
     assert (20, RequestState.RETRY) == (h.now - parked_at, h.engine.state_of(b))
     assert {"short_staging": 128} == h.engine.stats().losses

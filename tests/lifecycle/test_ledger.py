@@ -111,7 +111,7 @@ def forget_claim(h):
 
 
 def miscount_span(h):
-    h.core.counts["hold_pages"] += 1
+    h.core.hold_pages += 1
 
 
 PLANTED = [

@@ -55,7 +55,7 @@ def test_a_parked_hold_that_is_tried_again_is_matched_once_each_time(hand):
         h.put(h.prompt(8, family))
         h.arrive(f"r{family}", h.prompt(8, family))
     h.tick(2)
-    h.core.epoch += 1
+    h.core.news += 1
     with counted(h) as calls:
         h.tick()
     assert {"full_match": 1} == dict(calls)

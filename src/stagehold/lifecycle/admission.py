@@ -18,7 +18,7 @@ from stagehold.specs.outcomes import Commit, Loss, StillCovered
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class Delivery:
     """One commit: pages live now, pages promised by the plan, and pages that the hold can deliver (its end)."""
 
     live: int
@@ -55,15 +55,15 @@ class AdmissionRules:
             return StillCovered.SHRUNK
         return StillCovered.COMMIT
 
-    def commit(self, m: Machine, visit: Visit) -> Commit:
+    def commit(self, m: Machine, delivery: Delivery) -> Commit:
         """Delivered against promised, then room."""
         core, data = self.core, m.data
-        if visit.delivered == 0:
-            return Commit.NOTHING if self.fits(data, visit.live) else Commit.UNFIT
-        if visit.delivered < visit.promised:
+        if delivery.delivered == 0:
+            return Commit.NOTHING if self.fits(data, delivery.live) else Commit.UNFIT
+        if delivery.delivered < delivery.promised:
             return Commit.PARTIAL
-        if self.fits(data, visit.live):
-            return Commit.DELIVERED if visit.delivered == visit.promised else Commit.MORE
+        if self.fits(data, delivery.live):
+            return Commit.DELIVERED if delivery.delivered == delivery.promised else Commit.MORE
         if core.committed:
             return Commit.NO_ROOM
         spent = m.defers >= core.limits.max_staged_admission_defers
@@ -93,21 +93,21 @@ class AdmissionRules:
         if self.core.ledger.give("lock", m.number):
             self.core.tree.unlock(m.data.lock)
         m.data.lock = None
-        self.core.epoch += 1
+        self.core.news += 1
 
-    def splice(self, m: Machine, visit: Visit) -> int:
+    def splice(self, m: Machine, delivery: Delivery) -> int:
         """Make room, copy the tail, publish it, and move the lock to its end."""
         core, data = self.core, m.data
         hold = core.holds[data.hold]
-        end = max(visit.live, hold.data.last)
-        slots = core.allocate_device(end - visit.live)
-        self._publish_tail(hold.data, data, visit.live, slots)
+        end = max(delivery.live, hold.data.last)
+        slots = core.allocate_device(end - delivery.live)
+        self._publish_tail(hold.data, data, delivery.live, slots)
         struck = self.claims.strike(m)
         hold.data.visitor = 0
-        loaded = (end - visit.live) * core.config.page_size
+        loaded = (end - delivery.live) * core.config.page_size
         self._take_slots(m, end)
         data.store_hit_tokens = loaded
-        core.post(core.steps.hold.load, hold, visit.live)
+        core.post(core.steps.hold.load, hold, delivery.live)
         return core.ledger.splice(loaded, struck.tokens - loaded)
 
     def _publish_tail(self, hold: HoldData, data: RequestData, live: int, slots: list[int]) -> None:
@@ -124,11 +124,11 @@ class AdmissionRules:
         self.core.tree.unlock(data.lock)
         data.lock = lock
 
-    def admit_bare(self, m: Machine, visit: Visit) -> int:
+    def admit_bare(self, m: Machine, delivery: Delivery) -> int:
         """Nothing was delivered: run with what the device holds, which a sibling may have made more since the plan."""
         detail = self.claims.end_claim(m, Loss.SHORT_DEVICE)
-        self.move_lock(m.data, visit.live)
-        self._take_slots(m, visit.live)
+        self.move_lock(m.data, delivery.live)
+        self._take_slots(m, delivery.live)
         return detail
 
     def give_back(self, m: Machine, _arg: Any) -> int:

@@ -80,12 +80,12 @@ class Parts:
     running: Running
     phases: Tick
     tick: Machine
-    pass_: Stepper  # steps the ordinary pass, which leaves no record
-    halt: Stepper  # steps what is recorded
+    silent: Stepper  # steps the ordinary pass, which leaves no record
+    recorded: Stepper  # steps what stops a pass, or changes what it does
 
     def agree(self, agreed: Facts) -> None:
         """Ranks that did not record the same stop here, before anything of this tick is applied."""
-        step = self.pass_ if unpack(agreed).same else self.halt  # only what stops a pass is recorded
+        step = self.silent if unpack(agreed).same else self.recorded
         if step.agreed(self.tick, agreed) is Agreed.DIVERGED:
             self.phases.record()
             raise Diverged(f"tick {self.core.clock.tick}: the ranks' blocks of the tick before are not the same")
@@ -131,14 +131,14 @@ class Parts:
     def stop(self) -> None:
         """The pass is over for good, unless a divergence has ended it before; the last block is closed."""
         if self.tick.state is not TickState.STOPPED:
-            self.halt.halt(self.tick)
+            self.recorded.halt(self.tick)
         if self.core.config.tier:
             self.phases.record()
 
     def take_apart(self) -> None:
         """Cut the ties that lead from the parts back to each other, so that a closed engine is freed at once."""
         vars(self.core.steps).clear()
-        self.phases.link.decree = _no_decree
+        self.phases.link_rules.decree = _no_decree
 
 
 def _no_decree() -> None:
@@ -190,13 +190,13 @@ def assemble(config: EngineConfig, sink: Sink, copies: Copies, deliver: Deliver,
     core.steps = steps
     core.breaker = steps.store.birth(BreakerData(), HandleKey("store", 0, b""))
     core.link = steps.attachment.birth(LinkData(), HandleKey("attachment", 0, b""))
-    halt = binding.bind(TICK, TickRules(core), kept)
+    recorded = binding.bind(TICK, TickRules(core), kept)
     silent = binding.bind(TICK, TickRules(core), None)
-    tick = halt.birth(None, HandleKey("tick", 0, b""))
+    tick = recorded.birth(None, HandleKey("tick", 0, b""))
     phases = Tick(core, launches, holds, breaker, link)
     visits = Visits(core, admission, holds, deliver)
     running = Running(core, admission, writes)
-    parts = Parts(core, launches, holds, visits, running, phases, tick, silent, halt)
+    parts = Parts(core, launches, holds, visits, running, phases, tick, silent, recorded)
     link.decree = parts.let_go_of_the_store
     return parts
 

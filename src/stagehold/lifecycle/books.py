@@ -116,8 +116,8 @@ def _claims(core: Core) -> Iterator[Violation]:
         if h.state is HoldState.PLANNED:
             yield Violation("claims", f"hold {h.number} is planned at a tick")
     pages = sum(h.data.last - h.data.start for h in core.holds.values())
-    if pages != core.counts["hold_pages"]:
-        yield Violation("claims", f"holds span {pages} pages, {core.counts['hold_pages']} are counted")
+    if pages != core.hold_pages:
+        yield Violation("claims", f"holds span {pages} pages, {core.hold_pages} are counted")
 
 
 def _spans(core: Core) -> Iterator[Violation]:

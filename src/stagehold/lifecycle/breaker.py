@@ -161,7 +161,7 @@ class BreakerRules:
         m.data.window.clear()
         m.data.faults = 0
         m.data.test = None
-        self.core.epoch += 1
+        self.core.news += 1
 
     def probe(self, m: Machine, _arg: Any) -> None:
         """Round trips of the test page decide."""

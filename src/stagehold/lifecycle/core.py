@@ -6,7 +6,7 @@ holds every machine that is alive, by number.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
@@ -74,8 +74,11 @@ class Core:
         self.spans: dict[tuple[bytes, int, int], int] = {}  # (last page key, start, last) -> hold that may be joined
         self.reserved = 0  # device pages promised to committed requests and not yet allocated
         self.committed = 0
-        self.epoch = 0  # moves when a hold parks, a write queues, or something is given back that they may wait for
-        self.counts: Counter[str] = Counter()
+        self.hold_pages = 0  # pages of all spans that holds want or own
+        self.write_pages = 0  # staging pages that writes own
+        self.fetched_tokens = 0  # brought by fetches, since the start
+        self.local_tokens = 0  # found in staging instead, since the start
+        self.news = 0  # moves when a hold parks, a write queues, or something is given back that they may wait for
         self._cascade: deque[tuple[Step, Machine, Any]] = deque()
 
     # Cascades
@@ -184,9 +187,9 @@ class Core:
     def free_staging(self, pages: list[int]) -> None:
         """Give staging pages back, and let those that wait for them look again."""
         self.staging.free(pages)
-        self.epoch += 1
+        self.news += 1
 
     def keep_staging(self, keys: list[bytes], pages: list[int]) -> None:
         """Verified pages that nobody needs any more: to the host tier where it has room, free otherwise."""
         self.host.keep(keys, pages)
-        self.epoch += 1
+        self.news += 1

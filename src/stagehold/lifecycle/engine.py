@@ -112,13 +112,13 @@ class Engine:
         if parts.core.visits:
             names = ", ".join(str(plan.handle) for plan in parts.core.visits.values())
             raise Misuse(f"tick: visits are open ({names}); end each with commit or release in its own pass")
-        parts.pass_.tick(parts.tick)
+        parts.silent.tick(parts.tick)
         facts = parts.phases.poll()
-        parts.pass_.polled(parts.tick)
+        parts.silent.polled(parts.tick)
         return facts
 
     def _proceed(self, agreed: Facts, *, advance_retries: bool = True) -> None:
-        parts, step = self._parts, self._parts.pass_
+        parts, step = self._parts, self._parts.silent
         parts.agree(agreed)
         parts.phases.apply(agreed, advance_retries=advance_retries)
         step.applied(parts.tick)

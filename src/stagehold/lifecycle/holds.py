@@ -122,7 +122,7 @@ class HoldRules:
         core.ledger.take("io", h.number, data.namespace)
         data.staging = pages
         data.operation = core.begin(Kind.FETCH, h.number, lambda n: self._send(n, names, buffers)).number
-        core.counts["fetched_tokens"] += len(pages) * core.config.page_size
+        core.fetched_tokens += len(pages) * core.config.page_size
         return detail
 
     def _send(self, number: int, names: list[bytes], buffers: list[Any]) -> None:
@@ -136,7 +136,7 @@ class HoldRules:
         detail = self._anchor_at(h, live)
         data.staging = core.host.borrow(core.keys(data.chain, live, data.last))
         core.ledger.take("staging", h.number, data.namespace, len(data.staging))
-        core.counts["local_tokens"] += len(data.staging) * core.config.page_size
+        core.local_tokens += len(data.staging) * core.config.page_size
         return detail
 
     def _anchor_at(self, h: Machine, live: int) -> int:
@@ -153,7 +153,7 @@ class HoldRules:
         core, data = self.core, h.data
         tokens = (data.last - data.start - (last - start)) * core.config.page_size
         core.close_span(h.number)
-        core.counts["hold_pages"] -= data.last - data.start - (last - start)
+        core.hold_pages -= data.last - data.start - (last - start)
         data.start, data.last, data.key = start, last, data.chain.page_key(last - 1)
         # Where another hold of this span can be joined already, this one cannot.
         core.spans.setdefault((data.key, start, last), h.number)
@@ -214,7 +214,7 @@ class HoldRules:
         core.ledger.change("staging", h.number, good)
         core.ledger.take("staging", drain.number, data.namespace, len(tail.staging))
         core.ledger.take("io", drain.number, data.namespace)
-        core.counts["hold_pages"] += data.last - middle
+        core.hold_pages += data.last - middle
         del data.staging[good:]
         return self._reshape(h, data.start, middle, Loss.CUT)
 
@@ -282,13 +282,13 @@ class HoldRules:
         if self.core.ledger.give("pin", h.number):
             self.core.tree.unpin(h.data.pin)
         h.data.pin = None
-        self.core.epoch += 1
+        self.core.news += 1
 
     def _release(self, h: Machine) -> None:
         """The hold is over: its staging goes back, its span is free for another."""
         core, data = self.core, h.data
         core.close_span(h.number)
-        core.counts["hold_pages"] -= data.last - data.start
+        core.hold_pages -= data.last - data.start
         core.clock.disarm(h)
         if data.staging and core.ledger.give("staging", h.number):
             if h.state in (HoldState.READY, HoldState.PLANNED, HoldState.LOADING):
@@ -296,7 +296,7 @@ class HoldRules:
             else:
                 core.free_staging(data.staging)
         data.staging = []
-        core.epoch += 1
+        core.news += 1
         if not data.claims:
             core.holds.pop(h.number, None)
 

@@ -85,7 +85,7 @@ class LaunchRules:
 
     def is_load_full(self) -> bool:
         """Whether holds want or own as much of staging as they may be launched for."""
-        return self.core.counts["hold_pages"] >= self.core.config.load_limit_pages
+        return self.core.hold_pages >= self.core.config.load_limit_pages
 
     # Effects: asking and claiming
 
@@ -142,8 +142,8 @@ class LaunchRules:
         hold: Machine = core.steps.hold.birth(payload, SpanKey(data.namespace, key, start, last))
         core.holds[hold.number] = hold
         core.spans[(key, start, last)] = hold.number
-        core.counts["hold_pages"] += last - start
-        core.epoch += 1
+        core.hold_pages += last - start
+        core.news += 1
         return hold
 
     # Effects: answers that give nothing, and pacing

@@ -47,10 +47,10 @@ class Tick:
         self.core = core
         self.launches = launches
         self.holds = holds
-        self.breaker = breaker
-        self.link = link
+        self.breaker_rules = breaker
+        self.link_rules = link
         self.arrivals: deque[Machine] = deque()  # requests that have not been launched yet, in order of arrival
-        self._issued_at = -1  # epoch in which parked holds and queued writes were last looked at
+        self._looked_at = -1  # what `Core.news` was when parked holds and queued writes were last looked at
 
     # Polling
 
@@ -100,7 +100,7 @@ class Tick:
         """A result counts in its own epoch, and only where the breaker listens."""
         breaker = self.core.breaker
         if breaker.data.epoch == epoch and breaker.state in (StoreState.HEALTHY, StoreState.SUSPECT):
-            self.breaker.observe(fault=fault)
+            self.breaker_rules.observe(fault=fault)
             self.core.steps.store.result(breaker)
             self.core.settle()
 
@@ -128,7 +128,7 @@ class Tick:
         test = link.data.test
         if test is None or test.operation != operation.number or link.state is not AttachmentState.ATTACHING:
             return
-        good = self.link.test_ended(operation)
+        good = self.link_rules.test_ended(operation)
         if good is not None:
             self.core.steps.attachment.started(link, good)
 
@@ -137,7 +137,7 @@ class Tick:
         test = breaker.data.test
         if test is None or test.operation != operation.number or breaker.state is not StoreState.PROBING:
             return
-        good = self.breaker.probe_ended(operation)
+        good = self.breaker_rules.probe_ended(operation)
         if good is not None:
             self.core.steps.store.probed(breaker, good)
 
@@ -147,7 +147,7 @@ class Tick:
         """Deadlines that fall on this tick, then retries, each in the order in which they were armed."""
         core = self.core
         if core.clock.called():
-            core.epoch += 1
+            core.news += 1
         for timer in core.clock.due():
             if core.clock.applies(timer):
                 if (timer.kind, timer.state) in SILENCES:
@@ -175,9 +175,9 @@ class Tick:
     def issue(self) -> None:
         """Launches in order of arrival, then IO commits oldest first, then writes."""
         self._launch()
-        if self.core.epoch == self._issued_at:
+        if self.core.news == self._looked_at:
             return
-        self._issued_at = self.core.epoch
+        self._looked_at = self.core.news
         self._commit_io()
         self._start_writes()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stagehold.lifecycle.admission import AdmissionRules, Visit
+from stagehold.lifecycle.admission import AdmissionRules, Delivery
 from stagehold.lifecycle.claims import Look
 from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.data import Admission, HoldData, Plan, RequestData, Skip
@@ -163,12 +163,12 @@ class Visits:
         core, data = self.core, m.data
         hold = core.holds[data.hold]
         live = self.looks.full(m)
-        visit = Visit(live, plan.promised_pages, self.deliver(hold.data, live, plan.promised_pages))
-        outcome = core.steps.request.commit(m, visit)
+        delivery = Delivery(live, plan.promised_pages, self.deliver(hold.data, live, plan.promised_pages))
+        outcome = core.steps.request.commit(m, delivery)
         core.settle()
         if outcome is Commit.PARTIAL:
             raise PartialDelivery(
-                f"{data.handle}: the hold promised pages up to {visit.promised} and delivered up to {visit.delivered}; "
+                f"{data.handle}: the hold promised pages up to {delivery.promised} and delivered up to {delivery.delivered}; "
                 "everything was rolled back, and the request will be computed without the store"
             )
         if m.state is not RequestState.COMMITTED:

@@ -85,7 +85,7 @@ class WriteRules:
         """Staging that writes may have now: max(0.2 x staging, staging - loads - staging / 10), in pages."""
         core = self.core
         size = core.config.staging_pages
-        loads = core.ledger.totals["staging"] - core.counts["write_pages"]
+        loads = core.ledger.totals["staging"] - core.write_pages
         return max(self._share(), size - loads - size // 10)
 
     def start(self, w: Machine, _arg: Any) -> Start:
@@ -101,7 +101,7 @@ class WriteRules:
             return Start.BLOCKED
         if hosted:
             return Start.HOSTED
-        short = core.counts["write_pages"] + data.pages > self._allowance() or data.pages > core.staging_free()
+        short = core.write_pages + data.pages > self._allowance() or data.pages > core.staging_free()
         # What would be copied is what is still live: the tail of the intent may have been evicted.
         if short or core.tree.protect_cost(data.chain, live) > core.room():
             return Start.BLOCKED
@@ -130,7 +130,7 @@ class WriteRules:
         core, data = self.core, payload(w)
         core.ledger.take("backlog", w.number, data.namespace, data.pages)
         core.beliefs.depart(data.keys)
-        core.epoch += 1
+        core.news += 1
         return data.pages * core.config.page_size
 
     def refuse(self, w: Machine, _arg: Any) -> int:
@@ -168,7 +168,7 @@ class WriteRules:
     def _take_staging(self, w: Machine, pages: list[int]) -> None:
         core, data = self.core, payload(w)
         data.staging = pages
-        core.counts["write_pages"] += len(pages)
+        core.write_pages += len(pages)
         core.ledger.take("staging", w.number, data.namespace, len(pages))
         core.ledger.take("io", w.number, data.namespace)
 
@@ -180,7 +180,7 @@ class WriteRules:
     def _end_copy(self, w: Machine) -> None:
         self.core.tree.release_span(w.data.span)
         w.data.span = None
-        self.core.epoch += 1
+        self.core.news += 1
 
     def _begin_put(self, w: Machine) -> None:
         core, data = self.core, payload(w)
@@ -226,7 +226,7 @@ class WriteRules:
         core.beliefs.arrive(data.keys)
         core.clock.disarm(w)
         core.writes.pop(w.number, None)
-        core.epoch += 1
+        core.news += 1
 
     def let_drain(self, w: Machine, _arg: Any) -> int:
         """Nobody waits for the put any more; it keeps its buffer until it ends."""
@@ -243,7 +243,7 @@ class WriteRules:
 
     def _release(self, w: Machine, *, keep: bool) -> None:
         core, data = self.core, payload(w)
-        core.counts["write_pages"] -= len(data.staging)
+        core.write_pages -= len(data.staging)
         owned = core.ledger.give("staging", w.number)
         core.ledger.give("io", w.number)
         if owned and keep:

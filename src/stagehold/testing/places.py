@@ -166,7 +166,7 @@ class Place:
 
     def look_again(self) -> None:
         """The next tick tries parked holds again, as it does whenever something was given back."""
-        self.hand.core.epoch += 1
+        self.hand.core.news += 1
         self.hand.tick()
 
     # Where things stand
