@@ -7,6 +7,7 @@ with what the engine believes of itself alone, and changes nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
@@ -145,17 +146,17 @@ def check_tree(core: Core, library: Library) -> None:
             require(bytes_of[:, slot].tobytes() == library.body(chain, page), f"the tree shows a wrong page {page}")
 
 
-def check_beliefs(core: Core, library: Library, medium: Medium) -> None:
-    """A store that loses nothing has every page that is believed stored."""
+def check_beliefs(core: Core, library: Library, medium: Medium, lost: AbstractSet[bytes]) -> None:
+    """A store that loses nothing by itself has every page that is believed stored, but those in `lost`."""
     for name in library.bodies:
         believed = core.beliefs.knows(name[:32])
-        require(not believed or name in medium, f"page {name[:4].hex()} is believed stored, and is not")
+        require(not believed or name in medium or name in lost, f"page {name[:4].hex()} is believed stored, and is not")
 
 
-def check_medium(library: Library, medium: Medium) -> None:
-    """Nothing but right bytes was ever put."""
+def check_medium(library: Library, medium: Medium, lost: AbstractSet[bytes]) -> None:
+    """Nothing but right bytes was ever put; what the World spoilt is in `lost`."""
     for name in medium.names():
-        raw, right = medium.read(name), library.bodies.get(name)
+        raw, right = medium.read(name), None if name in lost else library.bodies.get(name)
         require(right is None or raw is None or raw[HEADER_BYTES:] == right, f"page {name[:4].hex()} was put wrong")
 
 

@@ -64,7 +64,7 @@ class Stage:
         self.arrivals = 0
         self.library = Library(shape.config.page_size, shape.config.parts)
         self.delivery = Delivery()
-        self.honest = shape.honest
+        self.lost: set[bytes] = set()  # names of pages that the World took from the store, or spoilt there
         self.whole = True  # until an act raises: what it left half done is no subject for further checks
         self._stores = 0
         self._start(medium_of(shape))
@@ -115,8 +115,8 @@ class Stage:
     def check(self) -> None:
         """Everything that must hold between acts."""
         check_act(self.core, self.guests, self.library)
-        if self.honest:
-            check_beliefs(self.core, self.library, self.store.medium)
+        if self.shape.honest:
+            check_beliefs(self.core, self.library, self.store.medium, self.lost)
 
     def program(self) -> str:
         """The run so far as lines of Python that repeat it."""

@@ -32,16 +32,18 @@ class Traffic(Running):
         """The store loses a page."""
         names = self.store.keys()
         if names:
-            self.honest = False
-            self.store.drop(names[which % len(names)])
+            name = names[which % len(names)]
+            self.lost.add(name)
+            self.store.drop(name)
 
     @act
     def damage(self, which: int) -> None:
         """A bit of a stored page flips."""
         names = self.store.keys()
         if names:
-            self.honest = False
-            self.store.damage(names[which % len(names)])
+            name = names[which % len(names)]
+            self.lost.add(name)
+            self.store.damage(name)
 
     @act
     def fail(self, count: int) -> None:

@@ -36,7 +36,7 @@ class Saved:
     acts: int
 
 
-OWN = ("guests", "open", "watch", "ends", "arrivals", "honest")
+OWN = ("guests", "open", "watch", "ends", "arrivals", "lost")
 """Fields of a World that an act may change and a snapshot must copy; the library only ever grows."""
 
 
@@ -77,7 +77,6 @@ class World(Traffic):
         """Attach a store again, on the same medium or on an empty one; nothing unless there is none."""
         if self.engine.attachment is AttachmentState.DETACHED:
             self.store = self._new_store(medium_of(self.shape) if fresh else self.store.medium)
-            self.honest = self.shape.honest if fresh else self.honest
             self.engine.attach(self.store)
 
     @act
@@ -181,8 +180,7 @@ class World(Traffic):
         self.tick()
         check_rest(self.core)
         check_tree(self.core, self.library)
-        if self.honest:
-            check_medium(self.library, self.store.medium)
+        check_medium(self.library, self.store.medium, self.lost)
         check_replay(self.core, self.blocks)
 
     def close(self) -> None:
