@@ -85,7 +85,7 @@ class RoundTrip:
             call = store.get_into if reading else store.put
             call(number, names, buffers, self.core.clock.tick)
 
-        return self.core.begin(kind, owner, start).number
+        return self.core.begin(kind, owner, start, 1).number
 
     def ended(self, page: TestPage, operation: Operation, kind: Kind) -> bool | None:
         """After an operation of the page: None while the second is on its way, else whether the page came back."""

@@ -118,9 +118,9 @@ class Core:
         """Whether the breaker forbids asking the store."""
         return self.breaker.state in (StoreState.OPEN, StoreState.PROBING)
 
-    def begin(self, kind: Kind, owner: int, start: Callable[[int], None]) -> Operation:
-        """A new operation of the current epoch of the breaker."""
-        return self.operations.begin(kind, owner, start, self.breaker.data.epoch)
+    def begin(self, kind: Kind, owner: int, start: Callable[[int], None], keys: int = 0) -> Operation:
+        """A new operation over `keys` pages of the store (a copy has none), of the current epoch of the breaker."""
+        return self.operations.begin(kind, owner, start, self.breaker.data.epoch, keys)
 
     def withdraw(self, number: int) -> bool:
         """End an operation that was never sent off, for want of a place; false if it flies."""

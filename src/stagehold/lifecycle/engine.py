@@ -266,6 +266,7 @@ class Engine:
             raise Misuse(f"attach: a store is {core.link.state.name.lower()}; detach it and tick until it is detached")
         if core.store is not None and core.store is not store:
             core.former.append(core.store)
+        core.former = [former for former in core.former if former is not store]
         core.store = store
         core.beliefs.forget()
         core.steps.attachment.attach(core.link)
@@ -332,7 +333,7 @@ class Engine:
         core.steps.attachment.close(core.link)
         core.settle()
         if core.store is not None:
-            core.store.close()
+            parts.phases.close_store(core.store)
         parts.phases.close_former()
         parts.run_out()
         core.host.flush()

@@ -121,7 +121,7 @@ class HoldRules:
         core.ledger.take("staging", h.number, data.namespace, len(pages))
         core.ledger.take("io", h.number, data.namespace)
         data.staging = pages
-        data.operation = core.begin(Kind.FETCH, h.number, lambda n: self._send(n, names, buffers)).number
+        data.operation = core.begin(Kind.FETCH, h.number, lambda n: self._send(n, names, buffers), len(names)).number
         core.fetched_tokens += len(pages) * core.config.page_size
         return detail
 

@@ -98,7 +98,7 @@ class LaunchRules:
         core.tree.touch(data.chain, live)
         core.ledger.take("query", m.number, data.namespace)
         data.asked_from, data.asked_at, data.known_end = live, core.beliefs.lessons, 0
-        data.query = core.begin(Kind.QUERY, m.number, lambda number: self._send(number, names)).number
+        data.query = core.begin(Kind.QUERY, m.number, lambda number: self._send(number, names), len(names)).number
 
     def _send(self, number: int, names: list[bytes]) -> None:
         store = self.core.store

@@ -31,15 +31,23 @@ class Kind(StrEnum):
     PROBE = "probe"
 
 
+COPIES = (Kind.LOAD, Kind.COPY)
+"""Operations that no store is asked for, so that no store has anything to say about them."""
+
+UNCOUNTED = 1 << 31
+"""More keys than any operation has: what a store may call good where nobody has said how many it was asked for."""
+
+
 @dataclass(slots=True, eq=False)
 class Operation:
-    """One thing in flight. `good` and `fault` are agreed; the exchange's own place holds what is only local."""
+    """One thing in flight, over `keys` pages. `good` and `fault` are agreed; what is only local stands in its place."""
 
     number: int
     kind: Kind
     owner: int
     start: Callable[[], None]
     epoch: int = 0
+    keys: int = UNCOUNTED
     place: int = -1
     good: int = 0
     fault: bool = False
@@ -65,11 +73,13 @@ class Operations:
         self._local = np.zeros((3, self.window), dtype=np.int64)
         self._free = list(range(self.window))
 
-    def begin(self, kind: Kind, owner: int, start: Callable[[int], None], epoch: int = 0) -> Operation:
-        """A new operation; `start(number)` sends it off now, or once a place is free."""
+    def begin(
+        self, kind: Kind, owner: int, start: Callable[[int], None], epoch: int = 0, keys: int = UNCOUNTED
+    ) -> Operation:
+        """A new operation over `keys` pages; `start(number)` sends it off now, or once a place is free."""
         self._next += 1
         number = self._next
-        operation = Operation(number, kind, owner, lambda: start(number), epoch)
+        operation = Operation(number, kind, owner, lambda: start(number), epoch, keys)
         self.live[number] = operation
         self.waiting.append(operation)
         self.place()
@@ -89,7 +99,9 @@ class Operations:
             operation.start()
         except AssertionError:
             raise
-        except Exception:  # noqa: BLE001 - whatever a foreign store may raise
+        except Exception:
+            if operation.kind in COPIES:
+                raise  # nobody would ever say that it has ended
             self.note([Progress(operation.number, done=True, good=0, verdicts=(Verdict.FAILED,))])
 
     def withdraw(self, operation: Operation) -> bool:
@@ -101,23 +113,31 @@ class Operations:
         return True
 
     def note(self, progress: Iterable[Progress]) -> None:
-        """Write local facts to their places; numbers that nobody knows change nothing."""
+        """Write to their places what stores say. About what no store was asked, or has answered, it changes nothing."""
         for item in progress:
             operation = self.live.get(item.ticket)
-            if operation is None or operation.place < 0:
+            if operation is None or operation.kind in COPIES or not self._is_open(operation):
                 continue
+            good = int(item.good)
+            honest = 0 <= good <= operation.keys
+            fault = not honest or any(v.is_fault for v in item.verdicts)
             self._noted.add(operation.place)
-            self._local[DONE, operation.place] = int(item.done)
-            self._local[GOOD, operation.place] = item.good
-            if item.done and any(v.is_fault for v in item.verdicts):
+            self._local[DONE, operation.place] = bool(item.done)
+            self._local[GOOD, operation.place] = good if honest else 0
+            if item.done and fault:
                 self._local[FAULT, operation.place] = -1
 
+    def _is_open(self, operation: Operation) -> bool:
+        """Whether it was sent off, and has not been said to have ended: an end is said once."""
+        return operation.place >= 0 and not self._local[DONE, operation.place]
+
     def finish(self, numbers: Iterable[int]) -> None:
-        """Local copies that ended (all of them good)."""
+        """Local copies that ended (all of them good); numbers of no copy in flight change nothing."""
         for number in numbers:
-            operation = self.live[number]
-            self._noted.add(operation.place)
-            self._local[DONE, operation.place] = 1
+            operation = self.live.get(number)
+            if operation is not None and operation.kind in COPIES and self._is_open(operation):
+                self._noted.add(operation.place)
+                self._local[DONE, operation.place] = 1
 
     def facts(self) -> NDArray[np.int64]:
         """The fact table as one vector of 3 x window elements."""

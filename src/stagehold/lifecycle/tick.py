@@ -6,9 +6,11 @@ with its whole cascade before the next.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from typing import assert_never
 
+from stagehold.cache.stores.protocol import Store
 from stagehold.lifecycle.breaker import BreakerRules, LinkRules
 from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.facts import TAIL, pack
@@ -23,6 +25,8 @@ from stagehold.specs.outcomes import IoCommit
 from stagehold.specs.request import RequestState
 from stagehold.specs.store import StoreState
 from stagehold.specs.write import WriteState
+
+LOG = logging.getLogger("stagehold")
 
 BLOCKED_STARTS_A_TICK = 16
 """Writes that may be found blocked in one tick before the rest wait for the next: it bounds what a long backlog costs
@@ -50,6 +54,7 @@ class Tick:
         self.breaker_rules = breaker
         self.link_rules = link
         self.arrivals: deque[Machine] = deque()  # requests that have not been launched yet, in order of arrival
+        self._mute: set[str] = set()  # names of the stores whose last poll raised
         self._looked_at = -1  # what `Core.news` was when parked holds and queued writes were last looked at
 
     # Polling
@@ -61,8 +66,21 @@ class Tick:
         core.operations.finish(core.copies.poll(core.clock.tick))
         for store in (*core.former, core.store):
             if store is not None:
-                core.operations.note(store.poll(core.clock.tick))
+                self._hear(store)
         return pack(core.operations.facts(), core.staging.free_count, core.journal.digest)
+
+    def _hear(self, store: Store) -> None:
+        """A store that raises, or says what is no progress, has no news: what it was asked runs into its limits."""
+        try:
+            self.core.operations.note(store.poll(self.core.clock.tick))
+        except AssertionError:
+            raise
+        except Exception:
+            if store.name not in self._mute:
+                LOG.exception("store %r has no news: its poll failed", store.name)
+            self._mute.add(store.name)
+        else:
+            self._mute.discard(store.name)
 
     # Applying
 
@@ -167,8 +185,15 @@ class Tick:
     def close_former(self) -> None:
         """Stores that were replaced, once nothing of theirs is in flight any more."""
         for store in self.core.former:
-            store.close()
+            self.close_store(store)
         self.core.former.clear()
+
+    def close_store(self, store: Store) -> None:
+        """A store that raises then is let go all the same."""
+        try:
+            store.close()
+        except Exception:
+            LOG.exception("store %r was not closed well", store.name)
 
     # Issuing
 

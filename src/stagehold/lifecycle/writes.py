@@ -185,7 +185,7 @@ class WriteRules:
     def _begin_put(self, w: Machine) -> None:
         core, data = self.core, payload(w)
         names, buffers = core.names(data.keys), core.buffers(data.staging)
-        data.operation = core.begin(Kind.PUT, w.number, lambda n: self._send(n, names, buffers)).number
+        data.operation = core.begin(Kind.PUT, w.number, lambda n: self._send(n, names, buffers), len(names)).number
 
     def _send(self, number: int, names: list[bytes], buffers: list[Any]) -> None:
         store = self.core.store
