@@ -168,8 +168,8 @@ class Visits:
         core.settle()
         if outcome is Commit.PARTIAL:
             raise PartialDelivery(
-                f"{data.handle}: the hold promised pages up to {delivery.promised} and delivered up to {delivery.delivered}; "
-                "everything was rolled back, and the request will be computed without the store"
+                f"{data.handle}: the hold promised pages up to {delivery.promised} and delivered up to "
+                f"{delivery.delivered}; everything was rolled back, and the request will be computed without the store"
             )
         if m.state is not RequestState.COMMITTED:
             return Admission(data.handle, REFUSALS[Commit(outcome)])
