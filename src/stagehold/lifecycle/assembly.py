@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from stagehold.kernels.copies import DeviceBytes, StagingBytes
+from stagehold.kernels.copies import DeviceBytes, StagingBytes, check_round_trip
 from stagehold.lifecycle.admission import AdmissionRules
 from stagehold.lifecycle.breaker import BreakerData, BreakerRules, LinkData, LinkRules
 from stagehold.lifecycle.claims import ClaimRules
@@ -137,6 +137,8 @@ class Parts:
 
     def take_apart(self) -> None:
         """Cut the ties that lead from the parts back to each other, so that a closed engine is freed at once."""
+        for stepper in (*vars(self.core.steps).values(), self.silent, self.recorded):
+            stepper.release()
         vars(self.core.steps).clear()
         self.phases.link_rules.decree = _no_decree
 
@@ -206,7 +208,9 @@ def attach_bytes(config: EngineConfig) -> Bytes | None:
     if config.parts == 0:
         return None
     device = DeviceBytes(config.parts, config.page_part_bytes, config.device_pages)
-    return Bytes(device, StagingBytes(config.parts, config.page_part_bytes, max(1, config.staging_pages)))
+    staging = StagingBytes(config.parts, config.page_part_bytes, max(1, config.staging_pages))
+    check_round_trip(device, staging)
+    return Bytes(device, staging)
 
 
 class Arming:

@@ -28,6 +28,7 @@ from stagehold.specs.store import StoreState
 
 PAGE_SIZE = 16
 PROMPT_PAGES = 8
+HOME = Namespace("service")
 PASSES_MOST = 20_000
 """Far beyond the sum of all limits, so that only a wedge gets here."""
 
@@ -39,6 +40,7 @@ class Served:
     submitted: int = 0
     finished: int = 0
     store_hit_tokens: int = 0
+    device_hit_tokens: int = 0
     waited: dict[str, int] = field(default_factory=dict)
 
 
@@ -48,14 +50,23 @@ class Service:
     `pace_seconds` is how long an idle pass waits for the store.
     """
 
-    def __init__(self, store: Store, *, page_bytes: int = 1 << 16, pace_seconds: float = 0.002, **limits: Any) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        page_bytes: int = 1 << 16,
+        pace_seconds: float = 0.002,
+        mode: HostMode = HostMode.BUFFER_ONLY,
+        staging_pages: int = 16 * PROMPT_PAGES,
+        **limits: Any,
+    ) -> None:
         layout = Layout(layers=4, token_part_bytes=page_bytes // PAGE_SIZE // 8, page_size=PAGE_SIZE)
         self.config = EngineConfig(
             page_size=PAGE_SIZE,
             device_pages=16 * (PROMPT_PAGES + 1),
-            staging_pages=16 * PROMPT_PAGES,
+            staging_pages=staging_pages,
             largest_request_tokens=PAGE_SIZE * (PROMPT_PAGES + 1),
-            host_memory_mode=HostMode.BUFFER_ONLY,
+            host_memory_mode=mode,
             prefetch_threshold_tokens=PAGE_SIZE,
             parts=layout.parts,
             page_part_bytes=layout.page_part_bytes,
@@ -91,12 +102,12 @@ class Service:
             said = "; ".join(getattr(self.store, "errors", ())) or "its test page did not come back"
             raise RuntimeError(f"the store failed its self-test: {said}")
 
-    def submit(self, families: Sequence[int]) -> list[str]:
+    def submit(self, families: Sequence[int], namespace: Namespace = HOME) -> list[str]:
         """Queue a request for each family of prompts; return their ids."""
         rids = []
         for family in families:
             rid = f"{family}-{self.served.submitted}"
-            self.scheduler.submit(rid, prompt(family), Namespace("service"), 2)
+            self.scheduler.submit(rid, prompt(family), namespace, 2)
             self._came[rid] = self._passes
             self.served.submitted += 1
             rids.append(rid)
@@ -109,6 +120,7 @@ class Service:
         for one in done.admitted:
             self.served.waited.setdefault(one.rid, self._passes - self._came[one.rid] - 1)
             self.served.store_hit_tokens += one.admission.store_hit_tokens
+            self.served.device_hit_tokens += one.admission.device_hit_tokens
         self.served.finished += len(done.finished)
         if not done.computed_tokens:
             getattr(self.store, "wait", time.sleep)(self._pace_seconds)
@@ -122,9 +134,9 @@ class Service:
             self.step()
         raise RuntimeError(f"not after {PASSES_MOST} passes")
 
-    def serve(self, families: Sequence[int]) -> list[str]:
+    def serve(self, families: Sequence[int], namespace: Namespace = HOME) -> list[str]:
         """Serve a request for each family to its end; return their ids."""
-        rids = self.submit(families)
+        rids = self.submit(families, namespace)
         self.until(lambda: self.scheduler.idle)
         return rids
 

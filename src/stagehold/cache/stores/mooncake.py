@@ -130,12 +130,12 @@ def open_mooncake(url: StoreUrl) -> Store:
     `workers`, `deadline` (10 seconds). Connects at once. Keep the time of a batch well under the lease of
     the master.
     """
-    package = need("mooncake.store", url, extra="mooncake")
     parsers: dict[str, Callable[[str], Any]] = dict.fromkeys(("local", "metadata", "protocol", "devices"), text)
     options = url.read(segment=size, **parsers, **RUNNING)
     options.setdefault("deadline", DEADLINE_SECONDS)
     if not url.host:
         raise StoreUrlError(f"{url.text}: expected the master, as in mooncake://127.0.0.1:50051")
+    package = need("mooncake.store", url, extra="mooncake")
     service = package.MooncakeDistributedStore()
     code = service.setup(
         options.get("local", "127.0.0.1"),

@@ -74,9 +74,9 @@ def open_s3(url: StoreUrl) -> Store:
     Options: `endpoint` (its URL, for a server other than AWS), `region`, `anonymous=yes`, `workers`,
     `deadline` (20 seconds). Nothing is connected yet.
     """
+    options = url.read(endpoint=text, region=text, anonymous=yes_or_no, **RUNNING)
     obstore = need("obstore", url, extra="s3")
     need("obstore.store", url, extra="s3")
-    options = url.read(endpoint=text, region=text, anonymous=yes_or_no, **RUNNING)
     options.setdefault("deadline", DEADLINE_SECONDS)
     if not url.host:
         raise StoreUrlError(f"{url.text}: expected a bucket, as in s3://bucket/prefix")

@@ -98,8 +98,8 @@ def open_valkey(url: StoreUrl) -> Store:
     `workers`, `deadline` (10 seconds). Nothing is connected yet: a server that is down makes misses, not a start
     that fails.
     """
-    valkey = need("valkey", url, extra="valkey")
     options = url.read(prefix=text, cluster=yes_or_no, ca=text, cert=text, key=text, **RUNNING)
+    valkey = need("valkey", url, extra="valkey")
     options.setdefault("deadline", DEADLINE_SECONDS)
     settings = {
         # Half the deadline each, so that connecting and answering together stay inside it.

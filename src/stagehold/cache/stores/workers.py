@@ -180,7 +180,7 @@ class WorkerStore:
                 self.blocking.get_into(work.keys, work.buffers, on_page)
             else:
                 self.blocking.put(work.keys, work.buffers, on_page)
-        except Exception as error:  # noqa: BLE001 - whatever an engine raises is a verdict here
+        except BaseException as error:  # noqa: BLE001 - whatever an engine raises is a verdict here
             rest = Verdict.TIMED_OUT if isinstance(error, TimeoutError) else Verdict.FAILED
             self.errors.append(f"{work.kind.name.lower()}: {type(error).__name__}: {error}")
         self._end(work, rest)
