@@ -218,9 +218,11 @@ class Engine:
         """Take the slots back; what was published stays. The next attempt, under its new handle, starts in `queued`."""
         m = self._committed(handle, "retract")
         data: RequestData = m.data
-        self._end(m, self._parts.core.steps.request.retract)
         left = data.max_new_tokens - (data.chain.n_tokens - data.prompt_tokens)
-        return self._enter(data.handle.rid, data.chain, max(1, left))
+        if left < 1:
+            raise Misuse(f"retract({handle}): every token that was asked for is known; finish it")
+        self._end(m, self._parts.core.steps.request.retract)
+        return self._enter(data.handle.rid, data.chain, left)
 
     @exclusive
     def abort(self, handle: Handle) -> None:

@@ -30,6 +30,9 @@ class Running:
         if n_tokens < 1 or len(ids) > n_tokens:
             raise Misuse(f"extend({data.handle}): expected n_tokens >= 1 and at most as many ids, "
                          f"got {n_tokens} and {len(ids)} ids")  # fmt: skip
+        if data.n_tokens + n_tokens > core.config.largest_request_tokens:
+            raise Misuse(f"extend({data.handle}): {data.n_tokens} + {n_tokens} tokens are more than "
+                         f"largest_request_tokens={core.config.largest_request_tokens}")  # fmt: skip
         need = max(0, -(-(data.n_tokens + n_tokens) // core.config.page_size) - len(data.slots))
         promised = min(need, data.reserve)
         if need - promised > core.room():
