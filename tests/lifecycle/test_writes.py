@@ -131,7 +131,7 @@ def test_pages_under_way_are_not_offered_twice(hand):
 
 
 def test_a_page_whose_parent_is_neither_stored_nor_under_way_is_refused(hand):
-    """Twelve pages in pieces of four: the backlog takes the first, so the second is too much and the third an orphan."""
+    """Twelve pages in pieces of four: the backlog takes the first; the second is too much, the third an orphan."""
     with_room_for_one = hand(write_backlog_tokens=4 * 16)
     with_room_for_one.run("a", with_room_for_one.prompt(12))
     with_room_for_one.tick()
