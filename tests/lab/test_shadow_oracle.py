@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from stagehold.lab.replay import Replay, ReplayOptions
 from stagehold.lifecycle import assembly
 from stagehold.machines import Stepper
 from stagehold.machines import oracle as oracles
+from stagehold.machines.compile import stepper_of
 from stagehold.machines.oracle import OracleDifference
 from stagehold.serving.pattern import Layout
 from stagehold.specs.declare import MachineSpec
@@ -70,13 +70,12 @@ def test_a_step_that_goes_astray_stops_the_run(tmp_path: Path, monkeypatch: pyte
     bind = assembly.bind
 
     def astray(spec: MachineSpec, **bound: Any) -> Stepper:
-        stepper = bind(spec, **bound)
-        if spec.name == "request":
-            stepper.steps["answer"] = as_abort(stepper)
-        return stepper
-
-    def as_abort(stepper: Stepper) -> Callable[..., Any]:
-        return lambda m, _arg=None: stepper.steps["abort"](m)
+        right = bind(spec, **bound)
+        if spec.name != "request":
+            return right
+        methods = {event: lambda _, m, arg=None, step=step: step(m, arg) for event, step in right.steps.items()}
+        methods["answer"] = methods["abort"]
+        return stepper_of(spec, right.source, methods, right.birth, right.module)
 
     monkeypatch.setattr(assembly, "bind", astray)
     with pytest.raises(OracleDifference, match=r"'request'.*LOOKUP.*'answer'.*ABORTED"):

@@ -12,6 +12,7 @@ import pytest
 from stagehold import Engine, Namespace, RequestState
 from stagehold.lifecycle import assembly
 from stagehold.machines import Machine, Stepper
+from stagehold.machines.compile import stepper_of
 from stagehold.specs.declare import MachineSpec
 from stagehold.testing.hand import Hand, small_config
 
@@ -50,10 +51,10 @@ def test_a_tick_takes_as_many_steps_with_a_thousand_idle_instances_as_with_none(
     def counted(spec: MachineSpec, **bound: Any) -> Stepper:
         stepper = bind(spec, **bound)
         noted = {event: noting(f"{spec.name}.{event}", step) for event, step in stepper.steps.items()}
-        return Stepper(spec, stepper.source, noted, stepper.birth)
+        return stepper_of(spec, stepper.source, noted, stepper.birth, stepper.module)
 
     def noting(name: str, step: Callable[..., Any]) -> Callable[..., Any]:
-        def both(m: Machine, arg: Any = None) -> Any:
+        def both(_stepper: Stepper, m: Machine, arg: Any = None) -> Any:
             steps.append(name)
             return step(m, arg)
 

@@ -27,6 +27,7 @@ from stagehold.machines import (
     instance_class,
     rows_of,
 )
+from stagehold.machines.oracle import shadowed
 from stagehold.machines.records import REFUSED_ROW, rest, tag
 from stagehold.specs.declare import MachineSpec, Row
 from stagehold.specs.hold import HOLD, HoldState
@@ -298,6 +299,32 @@ def test_an_engine_that_is_dropped_is_collected_with_its_steppers() -> None:
     del effects, step
     gc.collect()
     assert alive() is None
+
+
+def test_a_stepper_that_is_released_lets_go_at_once() -> None:
+    """Its class waits for the collector; what was bound does not."""
+    effects = Effects()
+    alive = weakref.ref(effects)
+    step = bound(REQUEST, effects)
+    shadow = shadowed(bound(REQUEST, effects))
+    gc.disable()
+    try:
+        step.release()
+        shadow.release()
+        del effects, step, shadow
+        assert alive() is None
+    finally:
+        gc.enable()
+
+
+def test_a_released_stepper_steps_no_more() -> None:
+    """Neither by method nor by name."""
+    step = bound(REQUEST)
+    m = step.birth(None, KEY)
+    step.release()
+    assert not hasattr(step, "issue")
+    with pytest.raises(LookupError):
+        step.fire(m, "issue")
 
 
 def test_an_instance_dies_with_its_last_user_without_the_collector() -> None:

@@ -11,12 +11,14 @@ happened), state, counter, record, clock. `Stepper.source` shows what was genera
 from __future__ import annotations
 
 import linecache
+import marshal
 from collections.abc import Callable
 from enum import IntEnum
 from functools import lru_cache
 from itertools import count
 from struct import error as StructError  # noqa: N812
-from typing import TYPE_CHECKING, Any
+from types import MethodType
+from typing import TYPE_CHECKING, Any, ClassVar
 from zlib import crc32
 
 from stagehold.machines.declared import rows_of
@@ -36,6 +38,9 @@ from stagehold.specs.outcomes import Taken
 
 Step = Callable[..., IntEnum]
 """`step(m, arg=None)`: the outcome member, `Taken.TAKEN` for a row without decision, `Taken.REFUSED`."""
+
+Method = Callable[["Stepper", "Machine", Any], IntEnum]
+"""A step as a method of its stepper's class."""
 
 Arm = Callable[[Any, Deadline], object]
 """`arm(m, deadline)`: start the clock of the state just entered. Called last, so it must not raise."""
@@ -98,21 +103,28 @@ class Machine:
 
 
 class Stepper:
-    """One machine bound to one engine: a method per event, each `(m, arg=None) -> outcome`, and `birth`."""
+    """One machine bound to one engine: a method per event, each `(m, arg=None) -> outcome`, and `birth`.
 
-    def __init__(self, spec: MachineSpec, source: str, steps: dict[str, Step], birth: Callable[..., Machine]) -> None:
+    Its class is made for it, with the steps as methods, since that is how a call finds them fastest.
+    """
+
+    __slots__ = ("_birth", "module", "source", "spec")
+    _methods: ClassVar[dict[str, Method]] = {}
+
+    def __init__(self, spec: MachineSpec, source: str, birth: Callable[..., Machine], module: dict[str, Any]) -> None:
         self.spec = spec
         self.source = source
-        self.steps = steps
+        self.module = module
         self._birth = birth
-        for event, step in steps.items():
-            # An event that shares its name with a method here (residency has a birth) is reached by `fire`.
-            if not hasattr(type(self), event):
-                setattr(self, event, step)
 
     if TYPE_CHECKING:
 
         def __getattr__(self, event: str) -> Step: ...
+
+    @property
+    def steps(self) -> dict[str, Step]:
+        """The step of each event, in order of declaration."""
+        return {event: MethodType(method, self) for event, method in self._methods.items()}
 
     def birth(self, data: Any, key: BirthKey, state: IntEnum | None = None) -> Machine:
         """A new instance in the initial state or one of the declared `births`; recorded, its clock armed."""
@@ -120,12 +132,35 @@ class Stepper:
 
     def fire(self, m: Machine, event: str, arg: Any = None) -> IntEnum:
         """The step of `event` by name; LookupError for a name that no row of this machine has."""
-        try:
-            step = self.steps[event]
-        except KeyError:
-            known = ", ".join(self.steps)
-            raise LookupError(f"machine {self.spec.name!r} has no event {event!r}; it has: {known}") from None
-        return step(m, arg)
+        method = self._methods.get(event)
+        if method is None:
+            known = ", ".join(self._methods)
+            raise LookupError(f"machine {self.spec.name!r} has no event {event!r}; it has: {known}")
+        return method(self, m, arg)
+
+    def release(self) -> None:
+        """Let go of everything that was bound; nothing can be stepped afterwards.
+
+        A class lives until the collector comes, and would keep decisions and effects alive until then.
+        """
+        self.module.clear()
+        for event in self._methods:
+            if event in vars(type(self)):
+                delattr(type(self), event)
+        self._methods.clear()
+
+
+def stepper_of(
+    spec: MachineSpec, source: str, methods: dict[str, Method], birth: Callable[..., Machine], module: dict[str, Any]
+) -> Stepper:
+    """A stepper with these methods by event; `module` is what they name, to be let go of with the stepper.
+
+    An event that shares its name with a method of every stepper (residency has a birth) is reached by `fire`.
+    """
+    named = {event: method for event, method in methods.items() if not hasattr(Stepper, event)}
+    body = {**named, "_methods": methods, "__slots__": (), "__module__": __name__}
+    made: type[Stepper] = type(f"{spec.name.capitalize()}Stepper", (Stepper,), body)
+    return made(spec, source, birth, module)
 
 
 def bind(
@@ -144,15 +179,19 @@ def bind(
     """
     index = journal.machine_index(spec) if journal is not None else 0
     variant = Variant(index, strict=strict, audited=journal is not None, clocks=arm is not None)
-    source, factory = _factory(spec, variant)
+    source, code, constants = _compiled(spec, variant)
     numbers = count()
-    birth, *steps = factory(
-        *_bound(spec, decisions, effects),
-        journal.records if journal is not None else [],
-        journal.born if journal is not None else lambda *_: next(numbers),
-        arm,
-    )
-    return Stepper(spec, source, dict(zip(spec.events(), steps, strict=True)), birth)
+    module: dict[str, Any] = {
+        **constants,
+        **_bound(spec, decisions, effects),
+        "records": journal.records if journal is not None else [],
+        "born": journal.born if journal is not None else lambda *_: next(numbers),
+        "arm": arm,
+    }
+    # Globals are the fastest names that a function has, and code of its own lets the interpreter learn where they are.
+    exec(marshal.loads(code), module)  # noqa: S102, S302 - compiled here, from checked declarations only
+    methods = {event: module[f"on_{event}"] for event in spec.events()}
+    return stepper_of(spec, source, methods, module["birth"], module)
 
 
 def instance_class(spec: MachineSpec) -> type[Machine]:
@@ -165,28 +204,29 @@ def _instance_class(name: str, counters: tuple[str, ...]) -> type[Machine]:
     return type(name.capitalize(), (Machine,), {"__slots__": counters, "__module__": __name__})
 
 
-def _bound(spec: MachineSpec, decisions: object, effects: object) -> list[Callable[..., Any]]:
-    """The methods themselves, in the order of `wanted`; BindError names every one that is missing."""
+def _bound(spec: MachineSpec, decisions: object, effects: object) -> dict[str, Callable[..., Any]]:
+    """The methods by their names in the text; BindError names every one that is missing."""
     asked, done = wanted(spec)
-    sought = [(decisions, "decision", name) for name in asked] + [(effects, "effect", name) for name in done]
-    found = [getattr(owner, name, None) for owner, _, name in sought]
-    missing = [
-        f"{what} {name}(m, arg)" for (_, what, name), method in zip(sought, found, strict=True) if method is None
-    ]
+    sought = [("decision", decisions, name) for name in asked] + [("effect", effects, name) for name in done]
+    bound, missing = {}, []
+    for what, owner, name in sought:
+        method = getattr(owner, name, None)
+        if method is None:
+            missing.append(f"{what} {name}(m, arg)")
+        else:
+            bound[f"{'decide' if what == 'decision' else what}_{name}"] = method
     if missing:
         raise BindError(f"machine {spec.name!r} cannot be bound; missing: {', '.join(missing)}")
-    return [method for method in found if method is not None]
+    return bound
 
 
 @lru_cache(maxsize=128)
-def _factory(spec: MachineSpec, variant: Variant) -> tuple[str, Callable[..., Any]]:
-    """Source and factory, made once per declaration: an engine only fills in its own methods."""
+def _compiled(spec: MachineSpec, variant: Variant) -> tuple[str, bytes, dict[str, Any]]:
+    """Source, code and constants, made once per declaration: an engine only adds its own methods."""
     source = source_of(spec, variant)
     filename = f"<stagehold machine {spec.name} {crc32(source.encode()):08x}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    namespace = _constants(spec, variant)
-    exec(compile(source, filename, "exec"), namespace)  # noqa: S102 - generated from checked declarations only
-    return source, namespace["make"]
+    return source, marshal.dumps(compile(source, filename, "exec")), _constants(spec, variant)
 
 
 def _constants(spec: MachineSpec, variant: Variant) -> dict[str, Any]:

@@ -81,14 +81,10 @@ def decision_name(decision: Decision) -> str:
 
 
 def source_of(spec: MachineSpec, variant: Variant) -> str:
-    """The text: `make(decisions..., effects..., records, born, arm)` gives birth and the steps in order."""
-    decisions, effects = wanted(spec)
-    parameters = [f"decide_{name}" for name in decisions] + [f"effect_{name}" for name in effects]
-    lines = [f"def make({', '.join([*parameters, 'records', 'born', 'arm'])}):"]
-    lines += _indented(_birth(spec, variant))
+    """The text: function `birth`, methods `on_<event>`; what they name besides is in the module that it becomes."""
+    lines = _birth(spec, variant)
     for number, event in enumerate(spec.events()):
-        lines += _indented(_step(spec, variant, event, number))
-    lines.append(f"{INDENT}return birth, {', '.join(f'on_{event}' for event in spec.events())}")
+        lines += ["", *_step(spec, variant, event, number)]
     return "\n".join(lines) + "\n"
 
 
@@ -118,7 +114,7 @@ def _birth(spec: MachineSpec, variant: Variant) -> list[str]:
 def _step(spec: MachineSpec, variant: Variant, event: str, number: int) -> list[str]:
     """The function of one event: a branch per source state, then the refusal."""
     rows = [(index, row) for index, row in enumerate(spec.expanded()) if row.event == event]
-    lines = [f"def on_{event}(m, arg=None):", "    state = m.state"]
+    lines = [f"def on_{event}(_stepper, m, arg=None):", "    state = m.state"]
     for source in dict.fromkeys(row.source for _, row in rows):
         assert isinstance(source, IntEnum)  # `expanded` has written out every `ANY`
         lines.append(f"    if state is {source.name}:")

@@ -16,7 +16,17 @@ from typing import Any, NoReturn
 
 import transitions
 
-from stagehold.machines.compile import Machine, NotAnOutcome, Refused, Stepper, bind, instance_class
+from stagehold.machines.compile import (
+    Machine,
+    Method,
+    NotAnOutcome,
+    Refused,
+    Step,
+    Stepper,
+    bind,
+    instance_class,
+    stepper_of,
+)
 from stagehold.machines.declared import MACHINES, rows_of
 from stagehold.machines.generate import arms
 from stagehold.machines.journal import Journal
@@ -137,12 +147,12 @@ class FaceMachine(transitions.Machine):
 def shadowed(stepper: Stepper) -> Stepper:
     """A stepper that takes each step and then asks the oracle; OracleDifference at the first disagreement."""
     oracle = Oracle(stepper.spec)
-    steps = {event: _beside(oracle, event, step) for event, step in stepper.steps.items()}
-    return Stepper(stepper.spec, stepper.source, steps, stepper.birth)
+    methods = {event: _beside(oracle, event, step) for event, step in stepper.steps.items()}
+    return stepper_of(stepper.spec, stepper.source, methods, stepper.birth, stepper.module)
 
 
-def _beside(oracle: Oracle, event: str, step: Callable[..., IntEnum]) -> Callable[..., IntEnum]:
-    def both(m: Machine, arg: Any = None) -> IntEnum:
+def _beside(oracle: Oracle, event: str, step: Step) -> Method:
+    def both(_stepper: Stepper, m: Machine, arg: Any = None) -> IntEnum:
         source = m.state
         try:
             answer = step(m, arg)

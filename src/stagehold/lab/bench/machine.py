@@ -1,7 +1,8 @@
 """What a declared step costs: against a bare method call, against `transitions`, and in bytes an instance.
 
 Owns the measurement. Decisions and effects are called, and their bodies are empty. Each figure is the processor
-time of this thread, for each row the best of several rounds that take all ways in turn: a busy machine hits all alike.
+time of this thread, for each block of steps the best of several rounds that take all ways in turn, so that a busy
+machine hits all alike.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from stagehold.specs.declare import MachineSpec
 ROUNDS = 80
 STOCK_ROUNDS = 6  # of them with `transitions` in it, which takes fifty times as long as all the others
 LIVE = 1_000
-BLOCK_STEPS = 100  # a block in which the share of one record is measured
+BLOCK_STEPS = 100  # steps between two clearings of the records, and in a block in which a record's share is measured
 
 
 def bench_machine(mix: Mix | None = None) -> dict[str, Any]:
@@ -82,14 +83,24 @@ class _Floor:
         self.state = state
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Way:
-    """One way to take a step: a loop over (line, source, argument), and what it steps on."""
+    """One way to take one row: a loop over (block, source, argument), and for each block its best time so far.
+
+    A block is what the loop steps on: at most `BLOCK_STEPS` instances, so that records never pile up as they
+    would not in an engine, either.
+    """
 
     loop: Callable[[Sequence[Any], Any, Any], int]
-    line: list[Any]
+    blocks: list[list[Any]]
     source: Any
     outcome: Any
+    best: list[float]
+
+
+def _way(loop: Callable[[Sequence[Any], Any, Any], int], line: list[Any], source: Any, outcome: Any) -> _Way:
+    blocks = [line[at : at + BLOCK_STEPS] for at in range(0, len(line), BLOCK_STEPS)]
+    return _Way(loop, blocks, source, outcome, [float("inf")] * len(blocks))
 
 
 def _arm(_m: Machine, _deadline: object) -> None:
@@ -121,25 +132,33 @@ def _measure(mix: Mix, live: int) -> dict[str, float]:
     """Nanoseconds a step for each way, and their ratios."""
     journal = Journal()
     ways = _ways(mix.taken, live, journal)
-    best = {name: [float("inf")] * len(parts) for name, parts in ways.items()}
     pieces: list[bytes] = []
     gc.collect()
     gc.disable()
     try:
         for round_ in range(ROUNDS):
             for name, parts in ways.items():
-                if name == "transitions" and round_ >= STOCK_ROUNDS:
-                    continue
-                for at, part in enumerate(parts):
-                    spent = part.loop(part.line, part.source, part.outcome)
-                    best[name][at] = min(best[name][at], spent)
-                pieces = list(journal.records) if name == "audited" else pieces
-                journal.records.clear()
+                if name != "transitions" or round_ < STOCK_ROUNDS:
+                    recorded = _round(parts, journal)
+                    pieces = recorded if name == "audited" else pieces
         pack, block = _closing(journal, pieces)
+        clock = _clock_ns()
     finally:
         gc.enable()
-    means = {name: sum(parts) / mix.steps for name, parts in best.items()}
+    means = {name: sum(ns - clock for part in parts for ns in part.best) / mix.steps for name, parts in ways.items()}
     return _figures(means, pack, (block, mix.block_steps))
+
+
+def _round(parts: Sequence[_Way], journal: Journal) -> list[bytes]:
+    """Every block of every row once; returns what was recorded."""
+    pieces: list[bytes] = []
+    for part in parts:
+        for at, block in enumerate(part.blocks):
+            spent = part.loop(block, part.source, part.outcome)
+            part.best[at] = min(part.best[at], spent)
+            pieces += journal.records
+            journal.records.clear()
+    return pieces
 
 
 def _figures(means: Mapping[str, float], pack: float, block: tuple[float, float]) -> dict[str, float]:
@@ -185,11 +204,17 @@ def _ways(taken: Mapping[Taking, int], live: int, journal: Journal) -> dict[str,
                 continue
             line = _line(born, count)
             for name, (call, on) in calls.items():
-                ways[name].append(_Way(_timed(call.format(event=event))(on), line, state, outcome))
-            ways["floor"].append(_Way(_timed("m.put(source)")(None), _line(floors, count), state, outcome))
+                ways[name].append(_way(_timed(call.format(event=event))(on), line, state, outcome))
+            ways["floor"].append(_way(_timed("m.put(source)")(None), _line(floors, count), state, outcome))
             stocked = _timed(calls["face"][0].format(event=event))(stock)
-            ways["transitions"].append(_Way(stocked, _line(tokens, count), state.name, outcome))
+            ways["transitions"].append(_way(stocked, _line(tokens, count), state.name, outcome))
     return ways
+
+
+def _clock_ns() -> int:
+    """What reading the clock twice costs: it is in the time of every block, and is taken off again."""
+    loop = _timed("pass")(None)
+    return min(loop([], None, None) for _ in range(1_000))
 
 
 def _line(instances: list[Any], count: int) -> list[Any]:

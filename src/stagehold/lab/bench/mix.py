@@ -51,7 +51,7 @@ class Mix:
 
 
 def shipped_mix() -> Mix:
-    """The first 10,000 steps of `stagehold replay --requests 700`."""
+    """The first 10,000 steps of the main run (500 requests of the conversation trace, crowded; see the Makefile)."""
     return read_mix(Path(str(files("stagehold.lab") / "data" / SHIPPED)))
 
 
