@@ -42,7 +42,7 @@ class AdmissionRules:
 
     def fits(self, data: RequestData, live: int) -> bool:
         """Whether the request can be promised all of its pages behind `live` protected ones."""
-        cost = self.core.tree.protect_cost(data.chain, live)
+        cost = self.core.live.protect_cost(data.chain, live)
         return self.pages_in_all(data) - live + cost <= self.core.room()
 
     # Decisions
@@ -75,7 +75,7 @@ class AdmissionRules:
         """Lock the live path and open the visit of the hold."""
         core, data = self.core, m.data
         hold = core.holds[data.hold]
-        data.lock = core.tree.lock(data.chain, look.live)
+        data.lock = core.live.lock(data.chain, look.live)
         core.ledger.take("lock", m.number, data.namespace)
         hold.data.visitor = m.number
         core.post(core.steps.hold.plan, hold)
@@ -91,7 +91,7 @@ class AdmissionRules:
 
     def _unlock(self, m: Machine) -> None:
         if self.core.ledger.give("lock", m.number):
-            self.core.tree.unlock(m.data.lock)
+            self.core.live.unlock(m.data.lock)
         m.data.lock = None
         self.core.news += 1
 
@@ -120,8 +120,8 @@ class AdmissionRules:
 
     def move_lock(self, data: RequestData, pages: int) -> None:
         """The request's lock now reaches `pages`; the new one is taken before the old one is given back."""
-        lock = self.core.tree.lock(data.chain, pages)
-        self.core.tree.unlock(data.lock)
+        lock = self.core.live.lock(data.chain, pages)
+        self.core.live.unlock(data.lock)
         data.lock = lock
 
     def admit_bare(self, m: Machine, delivery: Delivery) -> int:
@@ -155,7 +155,7 @@ class AdmissionRules:
 
     def _admit(self, m: Machine, live: int) -> None:
         core, data = self.core, m.data
-        data.lock = core.tree.lock(data.chain, live)
+        data.lock = core.live.lock(data.chain, live)
         core.ledger.take("lock", m.number, data.namespace)
         self._take_slots(m, live)
 
@@ -168,7 +168,7 @@ class AdmissionRules:
         data.reserve = self.pages_in_all(data) - hit
         core.reserved += data.reserve
         core.committed += 1
-        core.tree.touch(data.chain, hit)
+        core.live.touch(data.chain, hit)
         core.ledger.take("slots", m.number, data.namespace, data.reserve)
 
     # Ends

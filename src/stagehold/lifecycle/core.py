@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from stagehold.cache.beliefs import Beliefs
 from stagehold.cache.components.full import FULL
+from stagehold.cache.holds import Receipt
 from stagehold.cache.host import HostTier
 from stagehold.cache.keys import Chain, object_name
 from stagehold.cache.pools import Pool, StagingPool
@@ -22,6 +23,7 @@ from stagehold.lifecycle.copies import Bytes, Copies
 from stagehold.lifecycle.data import Plan
 from stagehold.lifecycle.errors import InvariantBroken
 from stagehold.lifecycle.ledger import Ledger
+from stagehold.lifecycle.live import LiveView
 from stagehold.lifecycle.operations import Kind, Operation, Operations
 from stagehold.machines import Journal, Machine
 from stagehold.specs.attachment import AttachmentState
@@ -61,6 +63,7 @@ class Core:
         self.device = Pool(config.device_pages, "device")
         self.staging = StagingPool(max(1, config.staging_pages), "staging")  # with the tier off nobody takes its page
         self.tree = Tree(config.page_size, {FULL: self.device})
+        self.live: LiveView[Receipt, Receipt] = self.tree  # what decisions look at and protect
         self.host = HostTier(self.staging, config.staging_pages if config.host_memory_mode is HostMode.CACHE else 0)
         self.beliefs = Beliefs(config.belief_capacity)
         self.ledger = Ledger()

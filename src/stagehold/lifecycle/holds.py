@@ -72,8 +72,8 @@ class HoldRules:
             return IoCommit.NO_ANCHOR
         if live > core.config.pin_cap:
             return IoCommit.TOO_LARGE_TO_PIN
-        over_cap = core.tree.pinned + core.tree.pin_cost(data.chain, live) > core.config.pin_cap
-        if over_cap or core.tree.protect_cost(data.chain, live) > core.room():
+        over_cap = core.tree.pinned + core.live.pin_cost(data.chain, live) > core.config.pin_cap
+        if over_cap or core.live.protect_cost(data.chain, live) > core.room():
             return IoCommit.PIN_FULL
         return IoCommit.PINNED
 
@@ -143,8 +143,8 @@ class HoldRules:
         """Pin the anchor (perhaps with an empty receipt) and trim the span to what lies behind it."""
         core, data = self.core, h.data
         pinned = live if self._anchor(data, live) is IoCommit.PINNED else 0
-        data.pin = core.tree.pin(data.chain, pinned)
-        core.tree.touch(data.chain, live)
+        data.pin = core.live.pin(data.chain, pinned)
+        core.live.touch(data.chain, live)
         core.ledger.take("pin", h.number, data.namespace, pinned)
         return self._reshape(h, live, data.last, Loss.TRIMMED)
 
@@ -280,7 +280,7 @@ class HoldRules:
 
     def _unpin(self, h: Machine) -> None:
         if self.core.ledger.give("pin", h.number):
-            self.core.tree.unpin(h.data.pin)
+            self.core.live.unpin(h.data.pin)
         h.data.pin = None
         self.core.news += 1
 

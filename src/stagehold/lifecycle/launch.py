@@ -32,7 +32,7 @@ class LaunchRules:
         core, data = self.core, m.data
         if not core.attached or self.is_spent(m):
             return Launch.CAP
-        live = core.tree.full_match(data.chain, data.hit_limit)
+        live = core.live.full_match(data.chain, data.hit_limit)
         if (data.known_end or data.hit_limit) - live < core.config.threshold_pages:
             return Launch.TOO_SHORT
         if self._hosted_end(data, live):
@@ -92,10 +92,10 @@ class LaunchRules:
     def ask(self, m: Machine, _arg: Any) -> None:
         """Send one lookup for all pages behind the live match, which counts as used; it holds no buffer and no pin."""
         core, data = self.core, m.data
-        live = core.tree.full_match(data.chain, data.hit_limit)
+        live = core.live.full_match(data.chain, data.hit_limit)
         names = core.names(core.keys(data.chain, live, data.hit_limit))
         self.leave_retry(m)
-        core.tree.touch(data.chain, live)
+        core.live.touch(data.chain, live)
         core.ledger.take("query", m.number, data.namespace)
         data.asked_from, data.asked_at, data.known_end = live, core.beliefs.lessons, 0
         data.query = core.begin(Kind.QUERY, m.number, lambda number: self._send(number, names), len(names)).number
@@ -108,8 +108,8 @@ class LaunchRules:
     def claim(self, m: Machine, _arg: Any) -> int:
         """Open or join the hold of the span that is known, host tier first."""
         data = m.data
-        live = self.core.tree.full_match(data.chain, data.hit_limit)
-        self.core.tree.touch(data.chain, live)
+        live = self.core.live.full_match(data.chain, data.hit_limit)
+        self.core.live.touch(data.chain, live)
         self.leave_retry(m)
         return self._open_claim(m, live, self._hosted_end(data, live) or data.known_end)
 
@@ -120,7 +120,7 @@ class LaunchRules:
         data.known_end = data.asked_from + good
         core.beliefs.teach(core.keys(data.chain, data.asked_from, data.known_end))
         core.beliefs.unteach(core.keys(data.chain, data.known_end, data.hit_limit), data.asked_at)
-        live = core.tree.full_match(data.chain, data.known_end)
+        live = core.live.full_match(data.chain, data.known_end)
         start = live if data.asked_from < live < data.known_end else data.asked_from
         return self._open_claim(m, start, data.known_end)
 

@@ -25,7 +25,7 @@ class Looks:
         found = self._joint.get(m.number)
         if found is None:
             data = m.data
-            found = self._joint[m.number] = self._core.tree.joint_match(data.chain, data.hit_limit)
+            found = self._joint[m.number] = self._core.live.joint_match(data.chain, data.hit_limit)
         return found
 
     def full(self, m: Machine) -> int:
@@ -34,11 +34,11 @@ class Looks:
         found = self._full.get(m.number)
         if found is None:
             data = m.data
-            found = self._full[m.number] = self._core.tree.full_match(data.chain, data.hit_limit)
+            found = self._full[m.number] = self._core.live.full_match(data.chain, data.hit_limit)
         return found
 
     def _forget_if_changed(self) -> None:
-        if self._changes != self._core.tree.changes:
-            self._changes = self._core.tree.changes
+        if self._changes != self._core.live.changes:
+            self._changes = self._core.live.changes
             self._joint.clear()
             self._full.clear()

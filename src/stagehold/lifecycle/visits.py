@@ -98,7 +98,7 @@ class Visits:
             if hold.state is HoldState.FETCHING and self.holds.usable(hold):
                 core.steps.hold.cut(hold)
                 core.settle()
-        if undecided and hold.state is HoldState.READY and core.tree.protect_cost(data.chain, look.live) > core.room():
+        if undecided and hold.state is HoldState.READY and core.live.protect_cost(data.chain, look.live) > core.room():
             # The visit would lock pages that are promised to others, and they may ask for them in this very pass.
             return SkipReason.NO_ROOM
         core.steps.request.evaluate(m, look)

@@ -92,7 +92,7 @@ class WriteRules:
         """GONE when no page of it is live and none is hosted; BLOCKED while loads, pacing or the breaker forbid it."""
         core, data = self.core, payload(w)
         hosted = self._is_hosted(data)
-        live = core.tree.full_match(data.chain, data.last)
+        live = core.live.full_match(data.chain, data.last)
         if not hosted and live <= data.first:
             return Start.GONE
         if data.first and not self.is_on_its_way(data.chain.page_key(data.first - 1)):
@@ -103,7 +103,7 @@ class WriteRules:
             return Start.HOSTED
         short = core.write_pages + data.pages > self._allowance() or data.pages > core.staging_free()
         # What would be copied is what is still live: the tail of the intent may have been evicted.
-        if short or core.tree.protect_cost(data.chain, live) > core.room():
+        if short or core.live.protect_cost(data.chain, live) > core.room():
             return Start.BLOCKED
         return Start.COPY
 
@@ -140,7 +140,7 @@ class WriteRules:
     def copy(self, w: Machine, _arg: Any) -> int:
         """Copy what is still live to staging; its tail may have been evicted meanwhile, and is given up here."""
         core, data = self.core, payload(w)
-        live = core.tree.full_match(data.chain, data.last)
+        live = core.live.full_match(data.chain, data.last)
         pages = core.allocate_staging(live - data.first)
         lost = self._shorten(w, live)
         data.span = core.tree.hold_span(data.chain, data.first, data.last)
