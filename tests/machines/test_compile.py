@@ -309,8 +309,8 @@ def test_a_stepper_that_is_released_lets_go_at_once() -> None:
     shadow = shadowed(bound(REQUEST, effects))
     gc.disable()
     try:
-        step.release()
-        shadow.release()
+        step.unbind()
+        shadow.unbind()
         del effects, step, shadow
         assert alive() is None
     finally:
@@ -321,7 +321,7 @@ def test_a_released_stepper_steps_no_more() -> None:
     """Neither by method nor by name."""
     step = bound(REQUEST)
     m = step.birth(None, KEY)
-    step.release()
+    step.unbind()
     assert not hasattr(step, "issue")
     with pytest.raises(LookupError):
         step.fire(m, "issue")
@@ -344,6 +344,11 @@ def test_an_instance_dies_with_its_last_user_without_the_collector() -> None:
         assert alive() is None
     finally:
         gc.enable()
+
+
+def test_no_event_but_a_birth_is_hidden_by_a_method_of_every_stepper() -> None:
+    """Callers name events as methods; one that a stepper's own method hides would be called in its place."""
+    assert {"birth"} == {event for spec in MACHINES for event in spec.events() if hasattr(Stepper, event)}
 
 
 def test_an_instance_takes_at_most_200_bytes_and_has_no_dict() -> None:

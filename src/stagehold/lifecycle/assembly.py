@@ -138,9 +138,7 @@ class Parts:
     def take_apart(self) -> None:
         """Cut the ties that lead from the parts back to each other, so that a closed engine is freed at once."""
         for stepper in (*vars(self.core.steps).values(), self.silent, self.recorded):
-            stepper.release()
-        for stepper in (*vars(self.core.steps).values(), self.silent, self.recorded):
-            stepper.release()
+            stepper.unbind()
         vars(self.core.steps).clear()
         self.phases.link_rules.decree = _no_decree
 

@@ -138,7 +138,7 @@ class Stepper:
             raise LookupError(f"machine {self.spec.name!r} has no event {event!r}; it has: {known}")
         return method(self, m, arg)
 
-    def release(self) -> None:
+    def unbind(self) -> None:
         """Let go of everything that was bound; nothing can be stepped afterwards.
 
         A class lives until the collector comes, and would keep decisions and effects alive until then.
