@@ -17,6 +17,15 @@ def test_every_size_and_batch_has_its_row(tmp_path, url):
     assert len(list(ratios(figures))) == 4
 
 
+@pytest.mark.soak
+def test_the_file_store_reaches_its_bars(tmp_path):
+    """Against a memory copy and plain new files in the same run, page cache warm, pages verified."""
+    small, large = bench_store(f"file://{tmp_path}?floor=0", sizes=(64 << 10, 1 << 20), batches=(16,))["rows"]
+    assert small["put_of_files"] >= 2.0
+    assert large["put_of_files"] >= 0.7
+    assert large["get_of_memory"] >= 0.5
+
+
 def test_a_store_that_loses_pages_is_not_measured():
     """A rate of pages that did not come back would be no rate."""
     with pytest.raises(RuntimeError, match="get_into: MISS for page 0"):

@@ -58,6 +58,13 @@ class Repeating(SimulatedStore):
         return [report for report in super().poll(tick) for _ in range(2)]
 
 
+class Swapping(SimulatedStore):
+    """Gives every second page for the first, verified and all."""
+
+    def get_into(self, ticket, keys, buffers, tick):
+        super().get_into(ticket, [keys[index // 2 * 2] for index in range(len(keys))], buffers, tick)
+
+
 class Limitless(SimulatedStore):
     """Takes the capacity for a suggestion."""
 
@@ -76,6 +83,8 @@ class Limitless(SimulatedStore):
         (Unordered, "each ticket ends once and in order"),
         (Repeating, "each ticket ends once and in order"),
         (Limitless, "capacity limits"),
+        (Forgetful, "an engine serves the right bytes from it"),
+        (Swapping, "an engine serves the right bytes from it"),
     ],
 )
 def test_a_bad_store_is_caught(monkeypatch, kind, caught):

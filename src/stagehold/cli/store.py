@@ -33,11 +33,25 @@ def check(url: Url, *, page_bytes: PageBytes = 65536, as_json: AsJson = False) -
 
 
 @app.command("bench")
-def bench(url: Url, *, as_json: AsJson = False) -> None:
-    """Put, get and lookup rates at 64 KiB, 1 MiB and 4 MiB, beside a memory copy and plain files."""
-    from stagehold.lab.bench.stores import bench_store, ratios
+def bench(
+    url: Url,
+    *,
+    sizes: Annotated[
+        list[str] | None, typer.Option("--size", help="Size of a page; 64KiB, 1MiB and 4MiB if left out.")
+    ] = None,
+    batches: Annotated[
+        list[int] | None, typer.Option("--batch", min=1, help="Pages in a call; 1, 16 and 64 if left out.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put, get and lookup rates, beside a memory copy and plain new files in the same run."""
+    from stagehold.cache.stores.open import size
+    from stagehold.lab.bench.stores import BATCHES, SIZES, bench_store, ratios
 
-    figures = _or_bad_input(lambda: bench_store(url))
+    def measure() -> dict[str, Any]:
+        return bench_store(url, sizes=[size(text) for text in sizes or ()] or SIZES, batches=batches or BATCHES)
+
+    figures = _or_bad_input(measure)
     for line in [orjson.dumps(figures).decode()] if as_json else ratios(figures):
         typer.echo(line)
 

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from stagehold.cache.keys import Namespace
 from stagehold.cache.stores.open import open_store, parse_url, size
 from stagehold.cache.stores.page import HEADER_BYTES, WHOLE, Layout
 from stagehold.cache.stores.protocol import Buffer, Progress, Store, Verdict
@@ -120,9 +121,9 @@ def pages_come_back_as_they_were_put(driver: Driver) -> None:
 
 
 def bodies_of_any_length_and_alignment_come_back(driver: Driver) -> None:
-    """Lengths of 1 to 4097 bytes at an odd address."""
+    """Lengths from 1 byte to a page, at an odd address."""
     with driver.store() as store:
-        for length in (1, 255, 4097):
+        for length in sorted({1, min(255, driver.page_bytes), min(4097, driver.page_bytes)}):
             (name,) = driver.names(1)
             body = memoryview(bytearray(b"x" + driver.page(name, length)))[1:]
             out = memoryview(bytearray(length + 3))[3:]
@@ -268,6 +269,24 @@ def a_damaged_page_is_a_miss_with_its_reason(driver: Driver) -> None:
         require(out == driver.pages(names), "bytes differ")
 
 
+def an_engine_serves_the_right_bytes_from_it(driver: Driver) -> None:
+    """Two engines, one after the other: every request finishes, every byte is right, and the second finds pages."""
+    from stagehold.testing.service import Service
+
+    page_bytes = -(-driver.page_bytes // 1024) * 1024
+    namespace = Namespace(driver.prefix.hex())
+    found = []
+    for _ in range(2):
+        with Service(open_store(driver.url, page_bytes), page_bytes=page_bytes, wait_base_ticks=512) as service:
+            service.attach()
+            service.serve(range(4), namespace)
+            service.drain()
+            require(service.breaches() == [], "; ".join(service.breaches()))
+            found.append(service.served.store_hit_tokens)
+            persistent = getattr(service.store, "persistent", True)
+    require(found[1] > 0 or not persistent, "the second engine found nothing of what the first had stored")
+
+
 def capacity_limits(driver: Driver) -> None:
     """After twice the capacity was put, no more pages are there than fit."""
     option = parse_url(driver.url, driver.page_bytes).options.get("capacity")
@@ -332,6 +351,7 @@ CHECKS: tuple[Check, ...] = (
     an_operation_without_keys_ends,
     reads_and_writes_of_the_same_pages_may_race,
     a_damaged_page_is_a_miss_with_its_reason,
+    an_engine_serves_the_right_bytes_from_it,
     capacity_limits,
     closing_is_final_and_leaves_nothing,
 )
