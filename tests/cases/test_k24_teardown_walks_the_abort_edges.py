@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from stagehold import AttachmentState
-from stagehold.testing.hand import SLOW_GETS, Hand
+from stagehold.testing.hand import AT_ONCE, SLOW_GETS, Hand
 
 
 def trimmed_fetch(h: Hand) -> None:
@@ -52,8 +52,6 @@ def test_fetching_again_after_a_reattach_starts_from_clean_books(hand):
     trimmed_fetch(h)
     h.engine.detach()
     h.until(lambda: h.engine.attachment is AttachmentState.DETACHED, 200)
-    from stagehold.testing.hand import AT_ONCE
-
     h.store._delays = AT_ONCE
     h.engine.attach(h.store)
     h.until(lambda: h.engine.attachment is AttachmentState.ATTACHED, 20)

@@ -17,7 +17,7 @@ __all__ = [
 
 
 class StageholdError(Exception):
-    """Base of every error that the engine raises on purpose."""
+    """Base of what the engine raises for its caller. `InvariantBroken` is none of them: it says that the books are wrong."""
 
 
 class Misuse(StageholdError):

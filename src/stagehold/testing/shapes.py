@@ -46,11 +46,6 @@ class WorldShape:
     pages_per_tick: int | None = None
     medium_pages: int | None = None
 
-    def with_config(self, **changes: object) -> WorldShape:
-        """The same shape with other options of the engine, checked as at a start."""
-        config = self.config
-        return replace(self, config=EngineConfig.model_validate({**dict(config), **changes}))
-
     @property
     def honest(self) -> bool:
         """Whether the store, left alone, keeps what it acknowledged."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import NamedTuple
 
 from stagehold.cache.holds import Hold
@@ -40,13 +39,6 @@ class Held:
     state: bool = False
     load: int | None = None
     dead: bool = False
-
-
-class Ring(StrEnum):
-    """The components that keep a recency of their own."""
-
-    WINDOW = "swa"
-    STATE = "state"
 
 
 @dataclass(slots=True)

@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from stagehold import AttachmentState, Engine, EngineConfig, Handle, HostMode, Limits, Namespace, Plan
+from stagehold import Engine, EngineConfig, Handle, HostMode, Limits, Namespace, Plan
 from stagehold.cache.keys import Chain, object_name
 from stagehold.cache.stores.page import encode_header
 from stagehold.cache.stores.simulated import Delays, SimulatedStore
+from stagehold.lab.clock import warm_up
 
 SPACE = Namespace("bench")
 PAGE = 64
@@ -101,8 +102,7 @@ def rig(store: SimulatedStore | None = None, **options: Any) -> Rig:
     }  # fmt: skip
     store = SimulatedStore(delays=AT_ONCE) if store is None else store
     made = Rig(Engine(EngineConfig(**{**sizes, **options}), store=store), store)
-    while made.engine.attachment is AttachmentState.ATTACHING:
-        made.engine.tick()
+    warm_up(made.engine)
     return made
 
 
