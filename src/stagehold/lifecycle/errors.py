@@ -17,7 +17,7 @@ __all__ = [
 
 
 class StageholdError(Exception):
-    """Base of what the engine raises for its caller. `InvariantBroken` is none of them: it says that the books are wrong."""
+    """Base of what callers can do something about; `InvariantBroken` is no such error, but a bug that was found."""
 
 
 class Misuse(StageholdError):
