@@ -13,25 +13,22 @@ from stagehold.lifecycle.breaker import BreakerData, BreakerRules, LinkData, Lin
 from stagehold.lifecycle.claims import ClaimRules
 from stagehold.lifecycle.copies import Bytes, Copies
 from stagehold.lifecycle.core import Core
-from stagehold.lifecycle.errors import Diverged
-from stagehold.lifecycle.facts import unpack
 from stagehold.lifecycle.holds import HoldRules
 from stagehold.lifecycle.launch import LaunchRules
-from stagehold.lifecycle.ranks.solo import Facts
+from stagehold.lifecycle.parts import Parts, TickRules
 from stagehold.lifecycle.running import Running
 from stagehold.lifecycle.tick import Tick
 from stagehold.lifecycle.visits import Deliver, Visits
 from stagehold.lifecycle.writes import WriteRules
 from stagehold.machines import Arm, HandleKey, Journal, Machine, Sink, Stepper, bind
-from stagehold.specs.attachment import ATTACHMENT, AttachmentState
+from stagehold.specs.attachment import ATTACHMENT
 from stagehold.specs.config import EngineConfig
 from stagehold.specs.declare import Deadline, MachineSpec
-from stagehold.specs.hold import HOLD, HoldState
-from stagehold.specs.outcomes import Agreed, DivergencePolicy
+from stagehold.specs.hold import HOLD
 from stagehold.specs.request import REQUEST
 from stagehold.specs.store import STORE
-from stagehold.specs.tick import TICK, TickState
-from stagehold.specs.write import WRITE, WriteState
+from stagehold.specs.tick import TICK
+from stagehold.specs.write import WRITE
 
 
 class Together:
@@ -45,106 +42,6 @@ class Together:
             if hasattr(rules, name):
                 return getattr(rules, name)
         raise AttributeError(name)
-
-
-class TickRules:
-    """Decision `agreed`; effects of the two rows that are recorded."""
-
-    def __init__(self, core: Core) -> None:
-        self.core = core
-
-    def agreed(self, _m: Machine, facts: Any) -> Agreed:
-        """SAME when every rank closed the same block last; what else happens is the policy's."""
-        if unpack(facts).same:
-            return Agreed.SAME
-        stop = self.core.config.divergence_policy is DivergencePolicy.STOP
-        return Agreed.DIVERGED if stop else Agreed.QUARANTINE
-
-    def quarantine(self, _m: Machine, _arg: Any) -> None:
-        """Go on without the store tier: every rank detaches in this very tick, before it applies anything."""
-        if self.core.link.state in (AttachmentState.ATTACHING, AttachmentState.ATTACHED):
-            self.core.post(self.core.steps.attachment.detach, self.core.link)
-
-    def halt(self, _m: Machine, _arg: Any) -> None:
-        """Nothing is left to do when the engine closes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What an engine is made of."""
-
-    core: Core
-    launches: LaunchRules
-    holds: HoldRules
-    visits: Visits
-    running: Running
-    phases: Tick
-    tick: Machine
-    silent: Stepper  # steps the ordinary pass, which leaves no record
-    recorded: Stepper  # steps what stops a pass, or changes what it does
-
-    def agree(self, agreed: Facts) -> None:
-        """Ranks that did not record the same stop here, before anything of this tick is applied."""
-        step = self.silent if unpack(agreed).same else self.recorded
-        if step.agreed(self.tick, agreed) is Agreed.DIVERGED:
-            self.phases.record()
-            raise Diverged(f"tick {self.core.clock.tick}: the ranks' blocks of the tick before are not the same")
-        self.core.settle()
-
-    def drop_all(self) -> None:
-        """Every hold and write that is not bound to an IO is told to stop."""
-        core = self.core
-        for h in list(core.holds.values()):
-            if h.state in (HoldState.PARKED, HoldState.FETCHING, HoldState.READY):
-                core.steps.hold.drop(h)
-                core.settle()
-        for w in list(core.writes.values()):
-            w.data.unwanted = True
-            if w.state in (WriteState.QUEUED, WriteState.STORING):
-                core.steps.write.drop(w)
-                core.settle()
-
-    def let_go_of_the_store(self) -> None:
-        """The same, and nobody waits to ask the store again."""
-        self.drop_all()
-        self.launches.detached()
-
-    def drop_queued(self) -> None:
-        """Every write that has not begun is given up."""
-        core = self.core
-        for w in list(core.writes.values()):
-            if w.state is WriteState.QUEUED:
-                core.steps.write.drop(w)
-                core.settle()
-
-    def run_out(self) -> None:
-        """The store is closed, so every IO has ended: give its buffers back, by operation number."""
-        operations = self.core.operations
-        for operation in sorted(operations.live.values(), key=lambda operation: operation.number):
-            if not operations.withdraw(operation):
-                operations.retire(operation)
-            operation.good = 0
-            self.phases.end(operation)
-            if operations.live and operation.number in operations.live:
-                raise AssertionError("an operation began while the engine was closing")
-
-    def stop(self) -> None:
-        """The pass is over for good, unless a divergence has ended it before; the last block is closed."""
-        if self.tick.state is not TickState.STOPPED:
-            self.recorded.halt(self.tick)
-        if self.core.config.tier:
-            self.phases.record()
-
-    def take_apart(self) -> None:
-        """Cut the ties that lead from the parts back to each other, so that a closed engine is freed at once."""
-        for stepper in (*vars(self.core.steps).values(), self.silent, self.recorded):
-            stepper.unbind()
-        vars(self.core.steps).clear()
-        self.phases.link_rules.decree = _no_decree
-
-
-def _no_decree() -> None:
-    """What is told to drop everything once nothing is left."""
 
 
 @dataclass(frozen=True, slots=True)

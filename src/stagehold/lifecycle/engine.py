@@ -16,12 +16,13 @@ from numpy.typing import ArrayLike
 from stagehold.cache.keys import Chain, Namespace
 from stagehold.cache.stores.protocol import Store
 from stagehold.kernels.copies import DeviceBytes
-from stagehold.lifecycle.assembly import Binding, Parts, assemble
+from stagehold.lifecycle.assembly import Binding, assemble
 from stagehold.lifecycle.breaches import Breaches, OnViolation, shout
 from stagehold.lifecycle.copies import Copies, PromptCopies
 from stagehold.lifecycle.data import Admission, Extension, Handle, NoRoom, Plan, RequestData, Skip
 from stagehold.lifecycle.errors import Misuse, UnknownHandle
 from stagehold.lifecycle.guard import exclusive
+from stagehold.lifecycle.parts import Parts
 from stagehold.lifecycle.ranks.solo import Facts, Group, Solo
 from stagehold.lifecycle.snapshots import Snapshot, put_back, take
 from stagehold.lifecycle.stats import Stats, Tally

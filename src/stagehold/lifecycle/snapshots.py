@@ -10,8 +10,8 @@ from copy import deepcopy
 from dataclasses import dataclass, fields
 from typing import Any
 
-from stagehold.lifecycle.assembly import Parts
 from stagehold.lifecycle.errors import Misuse
+from stagehold.lifecycle.parts import Parts
 from stagehold.machines import Saved
 
 FIXED = ("config", "limits", "journal", "tensors", "steps", "_sink", "deliver")

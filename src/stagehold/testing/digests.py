@@ -12,8 +12,8 @@ from typing import Any
 
 from stagehold.cache.snapshot import nodes_of
 from stagehold.cache.stores.simulated import SimulatedStore
-from stagehold.lifecycle.assembly import Parts
 from stagehold.lifecycle.core import Core
+from stagehold.lifecycle.parts import Parts
 
 
 def digest_of(parts: Parts) -> bytes:
