@@ -86,12 +86,12 @@ class Running(Visiting):
 
     @act
     def retract(self, who: int) -> None:
-        """The slots of a running request are taken back; its next attempt waits, as the youngest."""
-        running = self.running
+        """The slots of a running request that has not all of its answer are taken back; its next attempt is the youngest."""
+        running = [guest for guest in self.running if guest.chain.n_tokens < guest.prompt + guest.answer]
         if not running:
             return
         guest = running[who % len(running)]
         handle = self.engine.retract(guest.handle)
-        answer = max(1, guest.prompt + guest.answer - guest.chain.n_tokens)
+        answer = guest.prompt + guest.answer - guest.chain.n_tokens
         self._gone(guest, "retracted")
         self.guests.append(Guest.arrived(handle, guest.chain, answer, self.shape.config.parts))
