@@ -1,4 +1,4 @@
-"""How rows become a running machine: one slotted class for the instances, one generated function per event.
+"""How rows become a running machine: one slotted class for the instances, one generated method per event.
 
 Owns the step, the only writer of an instance's `state`. It checks nothing about the meaning of a declaration
 (`checks` does) and keeps no instance: an instance holds its state, number, data and counters, and nothing of
