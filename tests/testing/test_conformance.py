@@ -4,7 +4,7 @@ import pytest
 
 from stagehold.cache.stores import open as opening
 from stagehold.cache.stores.protocol import Verdict
-from stagehold.cache.stores.simulated import Delays, SimulatedStore
+from stagehold.cache.stores.simulated import Delays, Medium, SimulatedStore
 from stagehold.testing.conformance import Status, check_store
 from stagehold.testing.store_checks import CHECKS
 
@@ -59,7 +59,13 @@ class Repeating(SimulatedStore):
 
 
 class Swapping(SimulatedStore):
-    """Gives every second page for the first, verified and all."""
+    """Gives every second page for the first, verified and all; its pages outlive a handle."""
+
+    persistent = True
+    shelf = Medium()
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options, medium=self.shelf)
 
     def get_into(self, ticket, keys, buffers, tick):
         super().get_into(ticket, [keys[index // 2 * 2] for index in range(len(keys))], buffers, tick)

@@ -143,6 +143,20 @@ def test_what_a_dead_handle_owned_is_taken_over_with_its_pages(open_at, tmp_path
     assert get(second, names(16, 50)) == [Verdict.HIT] * 16
 
 
+def test_a_living_handle_takes_over_from_one_that_dies_beside_it(open_at, tmp_path):
+    """It finds out when it needs room; the pages of the dead one become its own, the newest."""
+    living, dying = open_at(tmp_path), open_at(tmp_path)
+    put(living, names(24))
+    put(dying, names(8, 100))
+    assert (owned(living), owned(dying)) == (6, 2)
+    dying.close()
+    put(living, names(8, 200))
+    assert owned(living) == 8
+    assert get(living, names(16, 8)) == [Verdict.HIT] * 16
+    assert get(living, names(8, 100)) == [Verdict.HIT] * 8
+    assert living.evicted_pages == 8
+
+
 def test_handles_share_a_capacity_evenly(open_at, tmp_path):
     """One that comes when everything is taken gets its part from whoever has most, and no more than that."""
     first = open_at(tmp_path)

@@ -25,7 +25,7 @@ from stagehold.cache.stores.ledger import SizeLedger
 from stagehold.cache.stores.owners import Owners
 from stagehold.cache.stores.page import HEADER_BYTES, WHOLE, Layout, encode_header, verify_received
 from stagehold.cache.stores.protocol import Buffer, OnPage, Verdict
-from stagehold.cache.stores.segment import ALIGN_BYTES, Segment, segment_bytes, segment_paths, slot_size
+from stagehold.cache.stores.segment import ALIGN_BYTES, Segment, segment_bytes, segment_paths, settled, slot_size
 
 SEGMENT_BYTES = 64 << 20
 """Large enough that making one is rare, small enough that a capacity is used up to the last few percent."""
@@ -74,6 +74,7 @@ class PackedStore:
         self._ledger = SizeLedger(self._folder.parent / "segments.ledger")
         self._owners = Owners(self._folder.parent / "segments.owners", secrets.token_hex(8))
         self._until_grow = 0
+        self._seen_change = -1
         self._lock = threading.RLock()
         self._segments: dict[str, Segment] = {}
         self._own: OrderedDict[bytes, _Place] = OrderedDict()  # least recently used first
@@ -191,6 +192,15 @@ class PackedStore:
 
     def _refresh(self) -> None:
         """Open segments that are new, own those that nobody owns, follow the changes of the others."""
+        changed_at = self._folder.stat().st_mtime_ns
+        if changed_at != self._seen_change:
+            self._seen_change = settled(changed_at)
+            self._list()
+        for segment in self._segments.values():
+            if not segment.owned:
+                self._follow(segment)
+
+    def _list(self) -> None:
         paths = segment_paths(self._folder)
         for path in paths:
             if path not in self._segments:
@@ -199,9 +209,6 @@ class PackedStore:
                     self._claim(segment)
         for path in sorted(set(self._segments) - set(paths)):
             self._leave(path)
-        for segment in self._segments.values():
-            if not segment.owned:
-                self._follow(segment)
 
     def _claim(self, segment: Segment) -> bool:
         """Own a segment if its owner is gone: its pages, and its empty slots."""
@@ -266,6 +273,9 @@ class PackedStore:
         """Make a segment if capacity and floor allow, own one whose owner is gone, or seize one's room."""
         with self._ledger.locked() as books:
             self._refresh()
+            for segment in list(self._segments.values()):
+                if not (segment.owned or self._free):
+                    self._claim(segment)
             if not (self._free or self._make(books)) and self._seize(books):
                 self._make(books)
             owned = (path for path, segment in self._segments.items() if segment.owned)

@@ -87,8 +87,7 @@ class Segment:
         changed_at = self.changed_at_ns
         if changed_at == self._seen_change:
             return
-        # A file's time moves in coarse steps: while it is recent, more writes may hide behind the same one.
-        self._seen_change = changed_at if time.time_ns() - changed_at > SETTLED_NS else -1
+        self._seen_change = settled(changed_at)
         table = os.pread(self._descriptor, self.slots * HEADER_BYTES, 0)
         before, self._seen_table = self._seen_table, table
         for slot in range(self.slots):
@@ -131,6 +130,14 @@ class Segment:
     def close(self) -> None:
         """Give up ownership and the descriptor."""
         os.close(self._descriptor)
+
+
+def settled(changed_at_ns: int) -> int:
+    """Return a time of change that is to be remembered, or -1 where it is too recent to mean anything.
+
+    The times of files move in coarse steps: more changes may hide behind one of just now.
+    """
+    return changed_at_ns if time.time_ns() - changed_at_ns > SETTLED_NS else -1
 
 
 def segment_paths(folder: str | os.PathLike[str]) -> list[str]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from time import perf_counter, sleep
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -28,7 +29,7 @@ BYTES_PER_ROW = 32 << 20
 """Bytes moved for one figure in one round, or one batch where that is more."""
 COPIED_BYTES = 64 << 20
 """More than the processor's caches hold."""
-ROUNDS = 3
+ROUNDS = 5
 PATIENCE_SECONDS = 120.0
 
 
@@ -62,20 +63,23 @@ def bench_store(
     sizes: Sequence[int] = SIZES,
     batches: Sequence[int] = BATCHES,
     bytes_per_row: int = BYTES_PER_ROW,
+    rounds: int = ROUNDS,
 ) -> dict[str, Any]:
     """Measure the store at `url`. Returns `url` and `rows`, one for each size and batch.
 
     A row has the rates of memory copy (`memory`), plain new files (`files`), `put` and `get` in GB/s, lookups in
-    thousands a second (`exists_k`), and the shares `put_of_files` and `get_of_memory`. Each is the best of several
-    rounds that take all of them in turn, so that a busy machine hits all alike.
+    thousands a second (`exists_k`), and the shares `put_of_files` and `get_of_memory`. Rounds take all of them in
+    turn: a rate is the best of its rounds, a share the median of those within a round, whose parts saw the same
+    machine.
     """
     rows = []
     for size in sizes:
         one_size, folder = _of_one_size(url, size)
         with _Limits(size, folder) as limits, closing(open_store(one_size, size)) as store:
             for batch in batches:
-                best = _best(_Runner(store), limits, batch, max(1, bytes_per_row // (size * batch)))
-                rows.append({"bytes": size, "batch": batch, **best, **_shares(best)})
+                run, groups = _Runner(store), max(1, bytes_per_row // (size * batch))
+                found = [_round(run, limits, batch, groups) for _ in range(rounds)]
+                rows.append({"bytes": size, "batch": batch, **_row(found)})
     return {"url": url, "rows": rows}
 
 
@@ -92,9 +96,10 @@ def _of_one_size(url: str, size: int) -> tuple[str, str | None]:
     return urlunsplit(parts._replace(path=folder)), str(Path(unquote(folder)).parent)
 
 
-def _best(run: _Runner, limits: _Limits, batch: int, groups: int) -> dict[str, float]:
-    rounds = [_round(run, limits, batch, groups) for _ in range(ROUNDS)]
-    return {figure: max(found[figure] for found in rounds) for figure in rounds[0]}
+def _row(rounds: list[dict[str, float]]) -> dict[str, float]:
+    best = {figure: max(found[figure] for found in rounds) for figure in rounds[0]}
+    shares = {"put_of_files": ("put", "files"), "get_of_memory": ("get", "memory")}
+    return best | {name: median(row[a] / row[b] for row in rounds) for name, (a, b) in shares.items()}
 
 
 def _round(run: _Runner, limits: _Limits, batch: int, groups: int) -> dict[str, float]:
@@ -112,10 +117,6 @@ def _round(run: _Runner, limits: _Limits, batch: int, groups: int) -> dict[str, 
     exists = _seconds(lambda: [run("exists", group) for group in names])
     rates = {"memory": memory, "files": files, "put": put, "get": get}
     return {name: moved / seconds for name, seconds in rates.items()} | {"exists_k": count / exists / 1e3}
-
-
-def _shares(row: dict[str, float]) -> dict[str, float]:
-    return {"put_of_files": row["put"] / row["files"], "get_of_memory": row["get"] / row["memory"]}
 
 
 class _Limits:
