@@ -114,6 +114,10 @@ def miscount_span(h):
     h.core.hold_pages += 1
 
 
+def miscount_written(h):
+    h.core.write_pages += 1
+
+
 PLANTED = [
     (leak_slot, "device"),
     (leak_staging, "staging"),
@@ -124,6 +128,7 @@ PLANTED = [
     (pin_too_much, "pins"),
     (forget_claim, "claims"),
     (miscount_span, "claims"),
+    (miscount_written, "staging"),
 ]
 
 

@@ -94,6 +94,9 @@ def _pools(core: Core) -> Iterator[Violation]:
         core.staging.check({**owners, "host tier": core.host.pages()})
     except InvariantBroken as error:
         yield Violation("staging", str(error))
+    written = sum(len(w.data.staging) for w in core.writes.values())
+    if written != core.write_pages:
+        yield Violation("staging", f"writes own {written} pages, {core.write_pages} are counted")
     entered = sum(len(pages) for pages in owners.values())
     if entered != core.ledger.totals["staging"]:
         yield Violation("staging", f"owners hold {entered} pages, the ledger says {core.ledger.totals['staging']}")
