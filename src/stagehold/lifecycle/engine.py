@@ -10,17 +10,18 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from stagehold.cache.keys import Chain, Namespace
 from stagehold.cache.stores.protocol import Store
 from stagehold.kernels.copies import DeviceBytes
+from stagehold.lifecycle import inputs
 from stagehold.lifecycle.assembly import Binding, assemble
 from stagehold.lifecycle.breaches import Breaches, OnViolation, shout
 from stagehold.lifecycle.copies import Copies, PromptCopies
 from stagehold.lifecycle.data import Admission, Extension, Handle, NoRoom, Plan, RequestData, Skip
 from stagehold.lifecycle.errors import Misuse, UnknownHandle
+from stagehold.lifecycle.facts import TAIL
 from stagehold.lifecycle.guard import exclusive
 from stagehold.lifecycle.parts import Parts
 from stagehold.lifecycle.ranks.solo import Facts, Group, Solo
@@ -34,6 +35,9 @@ from stagehold.specs.hold import HoldState
 from stagehold.specs.request import RequestState
 from stagehold.specs.tick import TickState
 from stagehold.specs.write import WriteState
+
+MID_PASS = (TickState.POLLING, TickState.APPLYING, TickState.TIMING, TickState.ISSUING)
+"""Where the tick stands between calls only if one was cut short."""
 
 
 class Roster:
@@ -54,6 +58,10 @@ class Engine:
     `store` is attached at once: its self-test runs in the first ticks, and requests that arrive meanwhile are
     launched when it has passed. The engine closes the store that it was given. With `shadow_oracle` a `transitions`
     machine of the same rows looks on: the first step that it would have taken differently raises, in every mode.
+
+    What a store raises is a fault of the store. What the sink raises comes out of `tick`, once the pass is over:
+    `last_block` is what it was given, and the engine goes on. What else is raised in the middle of a pass, and an
+    interrupt anywhere, leaves an engine that can be closed, or put back to a snapshot, and nothing else.
     """
 
     def __init__(
@@ -72,6 +80,7 @@ class Engine:
         self.config = config
         self._thread = threading.current_thread()
         self._running: str | None = None
+        self._cut: str | None = None  # the call that was interrupted
         self._closed = False
         self._group = group or Solo()
         self._tally = Tally(sink)
@@ -93,6 +102,7 @@ class Engine:
         that could have admitted. With the tier off (`staging_pages=0`) there is nothing to do, and nothing is done.
         """
         if not self.config.tier:
+            self._must_be_open("tick")
             return
         self._proceed(self._group.exchange(self._poll()), advance_retries=advance_retries)
 
@@ -104,6 +114,9 @@ class Engine:
     @exclusive
     def proceed(self, agreed: Facts, *, advance_retries: bool = True) -> None:
         """The last part of `tick`: act on what all ranks agreed on."""
+        self._refuse_visits("proceed")
+        if self._parts.tick.state is not TickState.AGREEING:
+            raise Misuse("proceed: expected a poll before it, whose facts were agreed on")
         self._proceed(agreed, advance_retries=advance_retries)
 
     def _poll(self) -> Facts:
@@ -113,6 +126,9 @@ class Engine:
         if parts.core.visits:
             names = ", ".join(str(plan.handle) for plan in parts.core.visits.values())
             raise Misuse(f"tick: visits are open ({names}); end each with commit or release in its own pass")
+        if parts.tick.state is TickState.AGREEING:
+            raise Misuse("tick: the exchange of the pass before has not ended; give what was agreed on to proceed, "
+                         "or close this engine")  # fmt: skip
         parts.silent.tick(parts.tick)
         facts = parts.phases.poll()
         parts.silent.polled(parts.tick)
@@ -120,15 +136,17 @@ class Engine:
 
     def _proceed(self, agreed: Facts, *, advance_retries: bool = True) -> None:
         parts, step = self._parts, self._parts.silent
-        parts.agree(agreed)
+        parts.agree(inputs.agreed("proceed", agreed, 3 * self.config.operation_window + TAIL))
         parts.phases.apply(agreed, advance_retries=advance_retries)
         step.applied(parts.tick)
         parts.phases.time()
         step.timed(parts.tick)
         parts.phases.issue()
         step.issued(parts.tick)
-        parts.phases.record()
-        step.recorded(parts.tick)
+        try:
+            parts.phases.record()
+        finally:  # the block is closed, whatever the sink makes of it
+            step.recorded(parts.tick)
         self._check()
 
     def _check(self) -> None:
@@ -140,7 +158,8 @@ class Engine:
     def arrive(self, rid: str, tokens: ArrayLike, namespace: Namespace, max_new_tokens: int) -> Handle:
         """A request: `tokens` are its prompt's ids (1-D, integers in [0, 2**32)). It is launched in the next tick."""
         self._must_be_open("arrive")
-        chain = Chain(namespace, np.asarray(tokens), self.config.page_size)
+        chain = inputs.prompt(rid, tokens, namespace, self.config.page_size)
+        max_new_tokens = inputs.whole(f"arrive {rid!r}", "max_new_tokens", max_new_tokens)
         if rid in self._roster.alive:
             raise Misuse(
                 f"arrive: request {rid!r} is alive as {self._roster.alive[rid].data.handle}; finish or abort it first"
@@ -172,12 +191,12 @@ class Engine:
     @exclusive
     def select(self, handle: Handle, budget: int) -> Plan | Skip:
         """Look at one waiting request; `budget` is how many tokens this pass may still compute (>= 1)."""
-        return self._parts.visits.select(self._machine(handle), budget)
+        return self._parts.visits.select(self._machine(handle), inputs.whole("select", "budget", budget))
 
     @exclusive
     def commit(self, plan: Plan) -> Admission:
         """End a visit: admitted with what was delivered, or the reason. `PartialDelivery` after a rollback."""
-        m = self._machine(plan.handle)
+        m = self._visited(plan, "commit")
         admission = self._parts.visits.commit(m, plan)
         if admission.admitted:
             self._parts.running.matched(m)
@@ -186,7 +205,12 @@ class Engine:
     @exclusive
     def release(self, plan: Plan) -> None:
         """End a visit without admitting."""
-        self._parts.visits.release(self._machine(plan.handle), plan)
+        self._parts.visits.release(self._visited(plan, "release"), plan)
+
+    def _visited(self, plan: Plan, call: str) -> Machine:
+        if not isinstance(plan, Plan):
+            raise Misuse(f"{call}: expected the Plan that select gave, got {plan!r}")
+        return self._machine(plan.handle)
 
     # Requests that run
 
@@ -196,12 +220,13 @@ class Engine:
 
         Within prompt and `max_new_tokens` there is always room. Beyond them it may be refused, and nothing changes.
         """
-        return self._parts.running.extend(self._committed(handle, "extend"), n_tokens, tokens)
+        m = self._committed(handle, "extend")
+        return self._parts.running.extend(m, inputs.whole("extend", "n_tokens", n_tokens), tokens)
 
     @exclusive
     def publish(self, handle: Handle, upto: int) -> None:
         """The KV of the first `upto` tokens is in the request's slots: whole pages of it enter the tree."""
-        self._parts.running.publish(self._committed(handle, "publish"), upto)
+        self._parts.running.publish(self._committed(handle, "publish"), inputs.whole("publish", "upto", upto))
 
     def page_slots(self, handle: Handle) -> tuple[int, ...]:
         """The request's page table: slot of each of its pages, the tree's first."""
@@ -241,6 +266,8 @@ class Engine:
         del self._roster.alive[m.data.handle.rid]
 
     def _machine(self, handle: Handle) -> Machine:
+        if not isinstance(handle, Handle):
+            raise Misuse(f"expected the Handle that arrive gave, got {handle!r}")
         m = self._roster.alive.get(handle.rid)
         if m is None or m.data.handle != handle:
             raise UnknownHandle(
@@ -264,7 +291,7 @@ class Engine:
 
     def _attach(self, store: Store) -> None:
         self._must_have_a_tier("attach")
-        core = self._parts.core
+        core, store = self._parts.core, inputs.usable("attach", store)
         if core.link.state is not AttachmentState.DETACHED:
             raise Misuse(f"attach: a store is {core.link.state.name.lower()}; detach it and tick until it is detached")
         if core.store is not None and core.store is not store:
@@ -279,8 +306,11 @@ class Engine:
     def detach(self) -> None:
         """Stop using the store: holds and writes are dropped at once, their IO runs out over the next ticks."""
         self._refuse_visits("detach")
-        self._parts.core.steps.attachment.detach(self._parts.core.link)
-        self._parts.core.settle()
+        core = self._parts.core
+        if core.link.state not in (AttachmentState.ATTACHING, AttachmentState.ATTACHED):
+            raise Misuse(f"detach: no store is in use, the link is {core.link.state.name.lower()}")
+        core.steps.attachment.detach(core.link)
+        core.settle()
 
     @property
     def attachment(self) -> AttachmentState:
@@ -310,7 +340,8 @@ class Engine:
 
         `pause` is called between ticks, for stores whose time is not the tick's.
         """
-        core = self._parts.core
+        self._refuse_visits("drain")
+        core, ticks = self._parts.core, inputs.whole("drain", "ticks", ticks)
         before = self.stats().stored_pages
         pending: int = sum(w.data.pages for w in core.writes.values() if w.state is not WriteState.DRAINING)
         for _ in range(ticks):
@@ -327,7 +358,26 @@ class Engine:
         """End everything: requests are aborted, holds and writes dropped, the store closed, all IO waited for."""
         if self._closed:
             return
+        cut = self._cut is not None or self._parts.tick.state in MID_PASS
         self._closed = True
+        try:
+            self._end_everything()
+        except BaseException as error:
+            self._close_stores()
+            # What a pass was cut short in is half done, and the rules may not know how to end it.
+            if not (cut and isinstance(error, Exception)):
+                raise
+        finally:
+            self._roster.alive.clear()
+            self._parts.take_apart()
+
+    def _close_stores(self) -> None:
+        core, phases = self._parts.core, self._parts.phases
+        if core.store is not None:
+            phases.close_store(core.store)
+        phases.close_former()
+
+    def _end_everything(self) -> None:
         core, parts = self._parts.core, self._parts
         for m in list(self._roster.alive.values()):
             self._end(m, core.steps.request.abort)
@@ -335,20 +385,20 @@ class Engine:
         core.settle()
         core.steps.attachment.close(core.link)
         core.settle()
-        if core.store is not None:
-            parts.phases.close_store(core.store)
-        parts.phases.close_former()
+        self._close_stores()
         parts.run_out()
         core.host.flush()
         parts.stop()
         self._check()
-        parts.take_apart()
 
     def _must_be_open(self, call: str) -> None:
         if self._closed:
             raise Misuse(f"{call}: this engine is closed")
         if self._parts.tick.state is TickState.STOPPED:
             raise Misuse(f"{call}: the ranks diverged, and this engine has stopped; close it")
+        if self._cut is not None or self._parts.tick.state in MID_PASS:
+            raise Misuse(f"{call}: {self._cut or 'tick'} was cut short and has left its work half done; "
+                         "restore a snapshot, or close this engine")  # fmt: skip
 
     def _must_have_a_tier(self, call: str) -> None:
         if not self.config.tier:
@@ -388,9 +438,13 @@ class Engine:
     @exclusive
     def snapshot(self) -> Snapshot:
         """A copy of everything that can change, store included; refused while the store has workers of its own."""
+        self._must_be_open("snapshot")
         return take(self._parts, (self._tally, self._roster))
 
     @exclusive
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to a snapshot of this engine. It can be used again."""
+        if self._closed:
+            raise Misuse("restore: this engine is closed")
         put_back(self._parts, (self._tally, self._roster), snapshot)
+        self._cut = None

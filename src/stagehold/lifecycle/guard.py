@@ -18,13 +18,17 @@ class Owned(Protocol):
 
     _thread: threading.Thread
     _running: str | None
+    _cut: str | None
 
 
 S = TypeVar("S", bound=Owned)
 
 
 def exclusive(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Refuse a call from another thread, or from inside another call (a sink, a store, a signal handler)."""
+    """Refuse a call from another thread, or from inside another call (a sink, a store, a signal handler).
+
+    A call that is interrupted (Ctrl-C) is remembered: nobody knows how far it had come.
+    """
     name = method.__name__
 
     @wraps(method)
@@ -39,6 +43,11 @@ def exclusive(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S,
         self._running = name
         try:
             return method(self, *args, **kwargs)
+        except Exception:
+            raise
+        except BaseException:
+            self._cut = name
+            raise
         finally:
             self._running = None
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 from numpy.typing import ArrayLike
 
+from stagehold.cache.errors import CacheRefused
+from stagehold.lifecycle import inputs
 from stagehold.lifecycle.admission import AdmissionRules
 from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.data import Extension, NoRoom, RequestData
@@ -26,10 +27,13 @@ class Running:
         """Slots for `n_tokens` more tokens, from the request's promise first; refused, nothing has changed."""
         core = self.core
         data: RequestData = m.data
-        ids = np.empty(0, dtype=np.uint32) if tokens is None else np.asarray(tokens)
+        ids = inputs.ids(f"extend({data.handle})", tokens)
         if n_tokens < 1 or len(ids) > n_tokens:
             raise Misuse(f"extend({data.handle}): expected n_tokens >= 1 and at most as many ids, "
                          f"got {n_tokens} and {len(ids)} ids")  # fmt: skip
+        if len(ids) and data.chain.n_tokens + len(ids) > data.n_tokens + n_tokens:
+            raise Misuse(f"extend({data.handle}): ids of tokens {data.chain.n_tokens} and on, "
+                         f"but there is room up to token {data.n_tokens + n_tokens}")  # fmt: skip
         if data.n_tokens + n_tokens > core.config.largest_request_tokens:
             raise Misuse(f"extend({data.handle}): {data.n_tokens} + {n_tokens} tokens are more than "
                          f"largest_request_tokens={core.config.largest_request_tokens}")  # fmt: skip
@@ -38,7 +42,10 @@ class Running:
         if need - promised > core.room():
             return NoRoom(need, core.room() + data.reserve)
         if len(ids):
-            data.chain.extend(ids)
+            try:
+                data.chain.extend(ids)
+            except CacheRefused as error:
+                raise Misuse(f"extend({data.handle}): {error}") from error
         slots = core.allocate_device(need)
         data.slots.extend(slots)
         core.reserved -= promised

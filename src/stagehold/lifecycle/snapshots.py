@@ -10,6 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass, fields
 from typing import Any
 
+from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.errors import Misuse
 from stagehold.lifecycle.parts import Parts
 from stagehold.machines import Saved
@@ -20,8 +21,9 @@ FIXED = ("config", "limits", "journal", "tensors", "steps", "_sink", "deliver")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One moment of one engine; opaque."""
+    """One moment of one engine; opaque. It is good for that engine alone, whose fixed parts its state refers to."""
 
+    of: Core
     state: dict[str, Any]
     journal: Saved
     tensors: tuple[Any, ...]
@@ -36,12 +38,14 @@ def take(parts: Parts, more: tuple[object, ...]) -> Snapshot:
     tensors = () if core.tensors is None else core.tensors.copies()
     saved = [{k: v for k, v in vars(part).items() if k not in FIXED} for part in _changing(parts, more)]
     state = deepcopy({"parts": saved, "tick": parts.tick.state}, _shared(parts))
-    return Snapshot(state, core.journal.save(), tensors)
+    return Snapshot(core, state, core.journal.save(), tensors)
 
 
 def put_back(parts: Parts, more: tuple[object, ...], snapshot: Snapshot) -> None:
     """Put a copy of the snapshot's state in place of what the parts hold now."""
     core = parts.core
+    if not isinstance(snapshot, Snapshot) or snapshot.of is not core:
+        raise Misuse(f"restore: expected a snapshot of this engine, got {type(snapshot).__name__} of another")
     state = deepcopy(snapshot.state, _shared(parts))
     for part, saved in zip(_changing(parts, more), state["parts"], strict=True):
         vars(part).update(saved)

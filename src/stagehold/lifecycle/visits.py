@@ -14,6 +14,7 @@ from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.data import Admission, HoldData, Plan, RequestData, Skip
 from stagehold.lifecycle.errors import Misuse, PartialDelivery
 from stagehold.lifecycle.holds import HoldRules
+from stagehold.lifecycle.inputs import whole
 from stagehold.lifecycle.looks import Looks
 from stagehold.machines import Machine
 from stagehold.specs.hold import HoldState
@@ -162,8 +163,7 @@ class Visits:
     def _commit_claim(self, m: Machine, plan: Plan) -> Admission:
         core, data = self.core, m.data
         hold = core.holds[data.hold]
-        live = self.looks.full(m)
-        delivery = Delivery(live, plan.promised_pages, self.deliver(hold.data, live, plan.promised_pages))
+        delivery = self._delivery(m, hold.data, plan)
         outcome = core.steps.request.commit(m, delivery)
         core.settle()
         if outcome is Commit.PARTIAL:
@@ -174,6 +174,16 @@ class Visits:
         if m.state is not RequestState.COMMITTED:
             return Admission(data.handle, REFUSALS[Commit(outcome)])
         return self._admitted(m, plan)
+
+    def _delivery(self, m: Machine, hold: HoldData, plan: Plan) -> Delivery:
+        """What the hold brings now. If whoever is asked for it raises, the visit is as open as before."""
+        live = self.looks.full(m)
+        try:
+            delivered = whole("deliver", "the page reached", self.deliver(hold, live, plan.promised_pages))
+        except Exception:
+            self.core.visits[m.number] = plan
+            raise
+        return Delivery(live, plan.promised_pages, delivered)
 
     def _admitted(self, m: Machine, plan: Plan) -> Admission:
         data = m.data

@@ -1,0 +1,63 @@
+"""What callers give, looked at before anything is done with it: whole numbers, prompts, facts, stores.
+
+Owns the sentences that say which argument of which call was wrong. It keeps nothing and changes nothing.
+"""
+
+from __future__ import annotations
+
+from operator import index
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stagehold.cache.errors import CacheRefused
+from stagehold.cache.keys import Chain, Namespace
+from stagehold.cache.stores.protocol import Store
+from stagehold.lifecycle.errors import Misuse
+from stagehold.lifecycle.ranks.solo import Facts
+
+
+def whole(call: str, name: str, value: Any) -> int:
+    """A whole number as an `int`, whatever type of integer it came in; Misuse for anything else."""
+    try:
+        return index(value)
+    except TypeError:
+        raise Misuse(f"{call}: expected {name} to be a whole number, got {value!r}") from None
+
+
+def prompt(rid: str, tokens: ArrayLike, namespace: Namespace, page_size: int) -> Chain:
+    """The keys of a request's prompt. The audit writes `rid` as UTF-8, so it must be text that UTF-8 has."""
+    try:
+        rid.encode()
+    except (AttributeError, UnicodeEncodeError):
+        raise Misuse(f"arrive: expected a request id that is text, got {rid!r}") from None
+    if not isinstance(namespace, Namespace):
+        raise Misuse(f"arrive {rid!r}: expected a Namespace, got {namespace!r}")
+    try:
+        return Chain(namespace, np.asarray(tokens), page_size)
+    except (CacheRefused, ValueError) as error:
+        raise Misuse(f"arrive {rid!r}: {error}") from error
+
+
+def ids(call: str, tokens: ArrayLike | None) -> NDArray[Any]:
+    """Token ids as one row. Whether each can be one is said by the chain that they extend."""
+    row = np.empty(0, dtype=np.uint32) if tokens is None else np.asarray(tokens)
+    if row.ndim != 1:
+        raise Misuse(f"{call}: expected one row of token ids, got shape {row.shape}")
+    return row
+
+
+def agreed(call: str, facts: Any, length: int) -> Facts:
+    """Facts as a group gives them back: int64, as long as they were."""
+    if not isinstance(facts, np.ndarray) or facts.dtype != np.int64 or facts.shape != (length,):
+        got = f"{facts.dtype} of shape {facts.shape}" if isinstance(facts, np.ndarray) else repr(facts)
+        raise Misuse(f"{call}: expected the agreed facts, int64 of shape ({length},), got {got}")
+    return facts
+
+
+def usable(call: str, store: Any) -> Store:
+    """Something with a store's calls; whether it is any good is for its self-test to say."""
+    if not isinstance(store, Store):
+        raise Misuse(f"{call}: expected a store with a name, exists, get_into, put, poll and close, got {store!r}")
+    return store
