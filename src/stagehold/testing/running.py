@@ -86,7 +86,7 @@ class Running(Visiting):
 
     @act
     def retract(self, who: int) -> None:
-        """The slots of a request that lacks some of its answer are taken back; its next attempt waits, as the youngest."""
+        """The slots of a request that lacks some of its answer are taken back; its next attempt is the youngest."""
         running = [guest for guest in self.running if guest.chain.n_tokens < guest.prompt + guest.answer]
         if not running:
             return
