@@ -25,14 +25,14 @@ TEST_PAGE = blake2b(b"stagehold test page", digest_size=32).digest()
 
 @dataclass(slots=True, eq=False)
 class BreakerData:
-    """Payload of *store*: results of the window as (tick, fault), faults among them, and how long the next rest is."""
+    """Payload of *store*. Times are ticks."""
 
-    epoch: int = 0
-    rest: int = 0
-    recovered_at: int = 0
-    trips_left: int = 0
-    window: deque[tuple[int, bool]] = field(default_factory=deque)
-    faults: int = 0
+    epoch: int = 0  # moves with every change of state that results from before it must not count after
+    rest: int = 0  # how long the latest rest was to be, hence what its double is
+    recovered_at: int = 0  # when the latest probe passed
+    trips_left: int = 0  # of the probe under way, the one on its way among them
+    window: deque[tuple[int, bool]] = field(default_factory=deque)  # results as (tick, whether it was a fault)
+    faults: int = 0  # of those in the window
     test: TestPage | None = None
 
 
