@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from stagehold.cli.main import app
@@ -29,3 +30,18 @@ def test_a_peer_that_is_not_there_is_refused() -> None:
 
     assert 2 == done.exit_code
     assert "stagehold: --peer nowhere/python: expected a Python interpreter\n" == done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--length", "2"], "--length 2: expected one of 1024, 8192, 32768, 131072"),
+        (["--page", "7", "--turns", "3", "--reps", "1"], "--page: page size 7: expected a divisor of 64"),
+    ],
+)
+def test_a_size_that_cannot_be_measured_is_refused(arguments: list[str], said: str) -> None:
+    """One line, exit status 2."""
+    done = run(*arguments)
+
+    assert 2 == done.exit_code
+    assert f"stagehold: {said}" in done.stderr

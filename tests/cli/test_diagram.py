@@ -38,7 +38,7 @@ def test_a_stale_page_is_named(tmp_path: Path) -> None:
     checked = run("--check", "--folder", tmp_path)
 
     assert 1 == checked.exit_code
-    assert "hold.mmd; run `stagehold diagram`" in checked.stderr
+    assert "hold.mmd; run `stagehold diagram" in checked.stderr
     assert "old" == (tmp_path / "hold.mmd").read_text()
 
 
@@ -92,3 +92,19 @@ def test_a_page_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert 2 == refused.exit_code
     assert "nowhere" in refused.stderr
     assert 1 == len(refused.stderr.splitlines())
+
+
+def test_two_things_at_once_are_refused(tmp_path: Path) -> None:
+    """Each of them does nothing else, so the other would be left undone in silence."""
+    refused = run("--check", "--html", tmp_path / "machines.html")
+
+    assert 2 == refused.exit_code
+    assert "expected one of --check, --html and --svg" in refused.stderr
+    assert not (tmp_path / "machines.html").exists()
+
+
+def test_the_remedy_names_the_folder(tmp_path: Path) -> None:
+    """Run as it is printed, it renews the pages that were checked."""
+    checked = run("--check", "--folder", tmp_path)
+
+    assert f"run `stagehold diagram --folder {tmp_path}`" in checked.stderr

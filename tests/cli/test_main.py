@@ -41,7 +41,7 @@ def test_a_malformed_trace_line_is_named(tmp_path: Path) -> None:
         (["replay", "--requests", "3", "--device-pages", "1"], "no such request could ever run"),
         (["replay", "--requests", "0"], "greater than or equal to 1"),
         (["replay", "--mode", "fast"], "'cache', 'buffer_only'"),
-        (["audit", "verify", "none.jsonl"], "none.jsonl"),
+        (["audit", "verify", "none.jsonl"], "stagehold: none.jsonl: No such file or directory\n"),
         (["sing"], "No such command 'sing'"),
     ],
 )

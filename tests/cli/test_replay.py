@@ -134,3 +134,11 @@ def test_the_first_difference_is_printed(log: Path, tmp_path: Path) -> None:
 
     assert 1 == done.exit_code
     assert "tick" in done.stdout
+
+
+def test_a_restart_that_would_never_come_is_refused(tmp_path: Path) -> None:
+    """Nothing would be restarted after the last request."""
+    done = run("replay", "--requests", 3, "--restart-after", 3, "--audit", tmp_path / "a.jsonl")
+
+    assert 2 == done.exit_code
+    assert "--restart-after 3: expected less than the 3 requests of this run" in done.stderr

@@ -69,3 +69,20 @@ def test_gc_wants_a_size(root):
     done = run("gc", root, "--capacity", "lots")
     assert done.exit_code == 2
     assert "expected a size such as 4096" in done.stderr
+
+
+def test_gc_names_the_option(root):
+    """Which option it was stands before what was expected."""
+    assert "--capacity 'lots': expected a size" in run("gc", root, "--capacity", "lots").stderr
+
+
+def test_a_directory_is_named_without_a_scheme(root):
+    """A URL where a directory belongs is refused with the directory."""
+    done = run("ls", f"file://{root}")
+    assert done.exit_code == 2
+    assert f"expected the directory alone: {root}\n" in done.stderr
+
+
+def test_verify_says_counts_to_people(root):
+    """And a dictionary to programs alone."""
+    assert run("verify", root).stdout == "1 HIT\n"

@@ -64,19 +64,29 @@ def tree(
     *,
     turns: Annotated[list[int] | None, typer.Option(min=1, help="Turns in the tree; may be repeated. 10,000.")] = None,
     page: Annotated[list[int] | None, typer.Option(min=1, help="Tokens in a page; may be repeated. 64.")] = None,
-    length: Annotated[list[int] | None, typer.Option(min=1, help="Tokens of a probe; may be repeated.")] = None,
+    length: Annotated[
+        list[int] | None, typer.Option(min=1, help="Tokens of a probe; may be repeated. All four that there are.")
+    ] = None,
     reps: Annotated[int, typer.Option(min=1, help="Repetitions of each operation.")] = 100,
     peer: Annotated[Path | None, typer.Option(help="A Python whose environment has SGLang, to run beside.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Match, insert, lock and evict in trees of many turns, beside SGLang's caches if there are any."""
+    from stagehold.cache.errors import CacheRefused
     from stagehold.lab.bench.tree import bench_tree
     from stagehold.lab.bench.tree_workload import LENGTHS
 
     if peer is not None and not peer.is_file():
         raise BadInput(f"--peer {peer}: expected a Python interpreter")
+    for tokens in length or ():
+        if tokens not in LENGTHS:
+            raise BadInput(f"--length {tokens}: expected one of {', '.join(map(str, LENGTHS))}")
     program = None if peer is None else str(peer)
-    show(bench_tree(turns or [10_000], page or [64], length or LENGTHS, reps, peer=program), as_json=as_json)
+    try:
+        figures = bench_tree(turns or [10_000], page or [64], length or LENGTHS, reps, peer=program)
+    except CacheRefused as error:
+        raise BadInput(f"--page: {error}") from error
+    show(figures, as_json=as_json)
 
 
 def show(figures: Mapping[str, Any], *, as_json: bool) -> None:

@@ -22,6 +22,8 @@ def diagram(
     log: Annotated[Path | None, typer.Option(help="Audit log, for heat and timelines in either.")] = None,
 ) -> None:
     """Write Mermaid, DOT and Markdown pages of every declared machine."""
+    if sum((check, html is not None, svg is not None)) > 1:
+        raise BadInput("expected one of --check, --html and --svg, each of which does nothing else")
     if html is not None:
         _write_page(html, log)
     elif svg is not None:
@@ -65,8 +67,9 @@ def _refuse_stale(folder: Path) -> None:
     from stagehold.machines.diagram import stale
 
     names = stale(folder)
+    remedy = "stagehold diagram" if folder == FOLDER else f"stagehold diagram --folder {folder}"
     for name in names:
-        typer.echo(f"stale: {folder / name}; run `stagehold diagram`", err=True)
+        typer.echo(f"stale: {folder / name}; run `{remedy}`", err=True)
     if names:
         raise typer.Exit(1)
 

@@ -47,7 +47,9 @@ def _show(report: dict[str, Any]) -> None:
     for machine in report["machines"]:
         bound = machine["step_bound"]
         ends = "lives as long as the engine" if bound is None else f"at most {bound:,} steps"
-        typer.echo(f"machine {machine['name']}: {machine['states']} states, {machine['rows']} rows, {ends}")
+        typer.echo(
+            f"machine {machine['name']}: {machine['states']} states, {machine['rows']} rows (`any` spelt out), {ends}"
+        )
         for problem in machine["problems"]:
             typer.echo(f"    {problem}")
     typer.echo(f"compared with transitions: {report['oracle_cells']:,} cells, {report['oracle_differences']} differ")

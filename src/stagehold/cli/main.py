@@ -29,8 +29,10 @@ class Plain(TyperGroup):
         """Run the verb."""
         try:
             return super().invoke(ctx)
-        except (BadInput, OSError) as error:
+        except BadInput as error:
             line = str(error)
+        except OSError as error:
+            line = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
         except ValidationError as error:
             line = "; ".join(problem["msg"].removeprefix("Value error, ") for problem in error.errors())
         typer.echo(f"stagehold: {line}", err=True)

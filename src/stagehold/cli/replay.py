@@ -28,11 +28,17 @@ def replay(
     ] = None,
     requests: Annotated[int, typer.Option(min=1, help="How many of the trace's requests.")] = 500,
     mode: Annotated[HostMode, typer.Option(help="What host memory is.")] = HostMode.BUFFER_ONLY,
-    restart_after: Annotated[int, typer.Option(min=0, help="Fresh engine on the same store after N requests.")] = 0,
+    restart_after: Annotated[
+        int, typer.Option(min=0, help="Fresh engine on the same store after N requests; 0: none.")
+    ] = 0,
     seed: Annotated[int, typer.Option(help="Draws the store's delays.")] = 0,
     scale: Annotated[int, typer.Option(min=1, max=512, help="Tokens that stand for a block of 512.")] = 16,
-    device_pages: Annotated[int, typer.Option(min=0, help="0: a quarter of the working set.")] = 0,
-    staging_pages: Annotated[int, typer.Option(min=0, help="0: 1.2 x (buffer_only) or 2 x the device pool.")] = 0,
+    device_pages: Annotated[
+        int, typer.Option(min=0, help="Pages of the device pool; 0: a quarter of the working set.")
+    ] = 0,
+    staging_pages: Annotated[
+        int, typer.Option(min=0, help="Pages of host memory; 0: 1.2 x (buffer_only) or 2 x the pool.")
+    ] = 0,
     token_budget: Annotated[int, typer.Option(min=1, help="Tokens that one pass may compute.")] = 512,
     store_delay: Annotated[int, typer.Option(min=1, help="Most ticks that a store's answer is held back.")] = 8,
     tenants: Annotated[int, typer.Option(min=1, help="Deal the conversations to N tenants, who share nothing.")] = 1,
@@ -73,6 +79,7 @@ def replay(
     try:
         with progress_bar(shown=not as_json) as progress:
             run = Replay(options, progress)
+            refuse_restart(run)
             refuse_oversize(run, memory=_available_memory(), disk=disk_usage(gettempdir()).free)
             report = run.run()
     except (TraceError, StoreUnusable) as error:
@@ -88,6 +95,13 @@ def replay(
         typer.echo(f"stagehold: {fault}", err=True)
     if report.faults():
         raise typer.Exit(1)
+
+
+def refuse_restart(run: Replay) -> None:
+    """Say that a restart would come after the last request, and so never."""
+    cut, requests = run.options.restart_after, len(run.workload.requests)
+    if cut >= requests:
+        raise BadInput(f"--restart-after {cut}: expected less than the {requests} requests of this run")
 
 
 def refuse_oversize(run: Replay, *, memory: int, disk: int) -> None:
@@ -168,7 +182,7 @@ def _rows(report: ReplayReport) -> Iterator[tuple[str, str, str]]:
     yield (
         "ideal hit tokens",
         f"{report.ideal_hit_tokens:,}",
-        f"{share(hits, report.ideal_hit_tokens)} reached",
+        f"{share(hits, report.ideal_hit_tokens)} reached" if report.ideal_hit_tokens else "no prefix returns",
     )
     yield "recomputed tokens", f"{report.recomputed_tokens:,}", "computed before, and again"
     yield "queried hit tokens", f"{report.queried_hit_tokens:,}", "counted per claim"

@@ -20,7 +20,10 @@ PageBytes = Annotated[int, typer.Option("--page-bytes", help="Bytes of a page bo
 
 @app.command("check")
 def check(url: Url, *, page_bytes: PageBytes = 65536, as_json: AsJson = False) -> None:
-    """Run the conformance kit against the store at URL; exit 1 where a check fails."""
+    """Run the conformance kit against the store at URL; exit 1 where a check fails.
+
+    Its pages stay in the store: point it at a directory, database or prefix of its own.
+    """
     from stagehold.testing.conformance import check_store
 
     result = _or_bad_input(lambda: check_store(url, page_bytes=page_bytes))
@@ -61,7 +64,7 @@ def ls(root: Root) -> None:
     """List all pages: verdict, body bytes, component, ranks, name, place."""
     from stagehold.cache.stores.inspect import list_pages
 
-    for page in list_pages(root):
+    for page in list_pages(_directory(root)):
         claim = page.identity
         said = "-" if claim is None else f"{claim.body_bytes} {claim.layout.numbers()} {claim.name.hex()}"
         typer.echo(f"{page.verdict.name} {said} {page.path}")
@@ -73,9 +76,10 @@ def verify(root: Root, *, as_json: AsJson = False) -> None:
     from stagehold.cache.stores.inspect import verify_pages
     from stagehold.cache.stores.protocol import Verdict
 
-    counts = verify_pages(root)
+    counts = verify_pages(_directory(root))
     figures = {verdict.name: count for verdict, count in sorted(counts.items())}
-    typer.echo(orjson.dumps(figures).decode() if as_json else figures or "no pages")
+    said = ", ".join(f"{count:,} {name}" for name, count in figures.items())
+    typer.echo(orjson.dumps(figures).decode() if as_json else said or "no pages")
     raise typer.Exit(0 if set(counts) <= {Verdict.HIT} else 1)
 
 
@@ -88,8 +92,19 @@ def gc(
     from stagehold.cache.stores.inspect import collect
     from stagehold.cache.stores.open import size
 
-    evicted = _or_bad_input(lambda: collect(root, size(capacity)))
+    try:
+        wanted = size(capacity)
+    except ValueError as error:
+        raise BadInput(f"--capacity {capacity!r}: {error}") from error
+    evicted = _or_bad_input(lambda: collect(_directory(root), wanted))
     typer.echo(f"{evicted} pages evicted")
+
+
+def _directory(root: Path) -> Path:
+    """The same path, unless it is a URL, of which `Path` has made one slash out of three."""
+    if root.parts[:1] == ("file:",):
+        raise BadInput(f"{root}: expected the directory alone: /{Path(*root.parts[1:])}")
+    return root
 
 
 def _or_bad_input(action: Callable[[], Any]) -> Any:
