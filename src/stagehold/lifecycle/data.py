@@ -23,7 +23,11 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """An open visit: what admission would give. Valid until `commit` or `release`, in the same pass."""
+    """An open visit: what admission would give. Valid until `commit` or `release`, in the same pass.
+
+    `live_pages` are on the device, `promised_pages` would be copied there; `extend_tokens` would be computed in this
+    pass, at most the budget of `select`.
+    """
 
     handle: Handle
     serial: int
@@ -42,7 +46,11 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What `commit` gave. `slots` holds one page slot for each page of the hit prefix, in order."""
+    """What `commit` gave. `slots` holds one page slot for each page of the hit prefix, in order.
+
+    `extend_tokens` is what this pass computes of the prompt, after the hit: at most the budget of `select`. What the
+    prompt has beyond both is for later passes, each with an `extend` of its own.
+    """
 
     handle: Handle
     outcome: AdmissionOutcome

@@ -42,10 +42,10 @@ class AuditLog:
     with the last tick that was closed, whatever happened then.
     """
 
-    def __init__(self, path: Path, machines: tuple[MachineSpec, ...] = MACHINES) -> None:
-        self.path = path
+    def __init__(self, path: Path | str, machines: tuple[MachineSpec, ...] = MACHINES) -> None:
+        self.path = Path(path)
         self._machines = machines
-        self._file = path.open("wb")
+        self._file = self.path.open("wb")
         self._log = _logger(self._file)
 
     def block(self, block: Block) -> None:

@@ -214,7 +214,7 @@ class Decline(IntEnum):
 
 
 class SkipReason(StrEnum):
-    """Why `select` gives no plan in this pass."""
+    """Why `select` gives no plan in this pass; the next pass may ask again."""
 
     WAITING_LOOKUP = "waiting_lookup"
     WAITING_FETCH = "waiting_fetch"
@@ -225,7 +225,11 @@ class SkipReason(StrEnum):
 
 
 class AdmissionOutcome(StrEnum):
-    """What `commit` tells the scheduler."""
+    """What `commit` tells the scheduler.
+
+    After NO_ROOM and DEFERRED the device has no room for more in this pass; the other refusals concern this request
+    alone. Each is worth another `select` in a later pass.
+    """
 
     ADMITTED = "admitted"
     NO_ROOM = "no_room"
