@@ -33,7 +33,7 @@ $(READY): pyproject.toml constraints.txt
 
 run: $(READY)
 	$(BIN)/stagehold replay --mode buffer_only --requests $(REQUESTS) $(RACES)
-	$(BIN)/stagehold replay --mode cache --requests $(CACHE_REQUESTS)
+	$(BIN)/stagehold replay --mode cache --requests $(CACHE_REQUESTS) $(RACES)
 
 test: $(READY)
 	$(BIN)/ruff format --check .

@@ -88,7 +88,10 @@ def test_every_command_of_readme_is_seen() -> None:
 
 @pytest.mark.parametrize("example", blocks("python"))
 def test_an_example_of_readme_runs(example: str, tmp_path: Path) -> None:
-    """The Python in README runs as it stands."""
-    done = run([sys.executable, "-W", "error", "-c", example], tmp_path)
+    """The Python in README runs as it stands, under pytest where it is tests."""
+    file = tmp_path / "test_example.py"
+    file.write_text(example, encoding="utf-8")
+    runner = ["-m", "pytest", "-q", "-p", "no:cacheprovider"] if "\ndef test_" in example else []
+    done = run([sys.executable, "-W", "error", *runner, str(file)], tmp_path)
 
-    assert 0 == done.returncode, done.stderr
+    assert 0 == done.returncode, done.stdout + done.stderr
