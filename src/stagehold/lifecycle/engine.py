@@ -12,7 +12,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from stagehold.cache.keys import Chain, Namespace
+from stagehold.cache.keys import Namespace
 from stagehold.cache.stores.protocol import Store
 from stagehold.kernels.copies import DeviceBytes
 from stagehold.lifecycle import inputs
@@ -20,15 +20,16 @@ from stagehold.lifecycle.assembly import Binding, assemble
 from stagehold.lifecycle.breaches import Breaches, OnViolation, shout
 from stagehold.lifecycle.copies import Copies, PromptCopies
 from stagehold.lifecycle.data import Admission, Extension, Handle, NoRoom, Plan, RequestData, Skip
-from stagehold.lifecycle.errors import Misuse, UnknownHandle
+from stagehold.lifecycle.errors import Misuse
 from stagehold.lifecycle.facts import TAIL
 from stagehold.lifecycle.guard import exclusive
 from stagehold.lifecycle.parts import Parts
 from stagehold.lifecycle.ranks.solo import Facts, Group, Solo
+from stagehold.lifecycle.roster import Roster
 from stagehold.lifecycle.snapshots import Snapshot, put_back, take
 from stagehold.lifecycle.stats import Stats, Tally
 from stagehold.lifecycle.visits import Deliver, deliver_all
-from stagehold.machines import Block, HandleKey, Machine, Sink
+from stagehold.machines import Block, Machine, Sink
 from stagehold.specs.attachment import AttachmentState
 from stagehold.specs.config import EngineConfig
 from stagehold.specs.hold import HoldState
@@ -38,14 +39,6 @@ from stagehold.specs.write import WriteState
 
 MID_PASS = (TickState.POLLING, TickState.APPLYING, TickState.TIMING, TickState.ISSUING)
 """Where the tick stands between calls only if one was cut short."""
-
-
-class Roster:
-    """Who is alive, by request id, and which attempt each id has come to."""
-
-    def __init__(self) -> None:
-        self.alive: dict[str, Machine] = {}
-        self.attempts: dict[str, int] = {}
 
 
 class Engine:
@@ -164,34 +157,13 @@ class Engine:
             raise Misuse(
                 f"arrive: request {rid!r} is alive as {self._roster.alive[rid].data.handle}; finish or abort it first"
             )
-        if chain.n_tokens == 0 or max_new_tokens < 1:
-            raise Misuse(f"arrive {rid!r}: expected at least one prompt token and max_new_tokens >= 1, "
-                         f"got {chain.n_tokens} and {max_new_tokens}")  # fmt: skip
-        total = chain.n_tokens + max_new_tokens
-        if total > self.config.largest_request_tokens:
-            raise Misuse(f"arrive {rid!r}: {chain.n_tokens} + {max_new_tokens} tokens are {total}, more than "
-                         f"largest_request_tokens={self.config.largest_request_tokens}")  # fmt: skip
-        return self._enter(rid, chain, max_new_tokens)
-
-    def _enter(self, rid: str, chain: Chain, max_new_tokens: int) -> Handle:
-        roster = self._roster
-        attempt = roster.attempts.get(rid, -1) + 1
-        roster.attempts[rid] = attempt
-        handle = Handle(rid, attempt)
-        digest = chain.namespace.digest(self.config.page_size)
-        hit_limit = (chain.n_tokens - 1) // self.config.page_size
-        data = RequestData(handle, chain, digest, chain.n_tokens, max_new_tokens, hit_limit)
-        m = self._parts.core.steps.request.birth(data, HandleKey(rid, attempt, digest))
-        self._parts.core.requests[m.number] = m
-        roster.alive[rid] = m
-        if self.config.tier:
-            self._parts.phases.arrivals.append(m)
-        return handle
+        inputs.admissible(rid, chain, max_new_tokens, self.config.largest_request_tokens)
+        return self._roster.enter(self._parts, rid, chain, max_new_tokens)
 
     @exclusive
     def select(self, handle: Handle, budget: int) -> Plan | Skip:
         """Look at one waiting request; `budget` is how many tokens this pass may still compute (>= 1)."""
-        return self._parts.visits.select(self._machine(handle), inputs.whole("select", "budget", budget))
+        return self._parts.visits.select(self._roster.find(handle), inputs.whole("select", "budget", budget))
 
     @exclusive
     def commit(self, plan: Plan) -> Admission:
@@ -210,7 +182,7 @@ class Engine:
     def _visited(self, plan: Plan, call: str) -> Machine:
         if not isinstance(plan, Plan):
             raise Misuse(f"{call}: expected the Plan that select gave, got {plan!r}")
-        return self._machine(plan.handle)
+        return self._roster.find(plan.handle)
 
     # Requests that run
 
@@ -220,66 +192,44 @@ class Engine:
 
         Within prompt and `max_new_tokens` there is always room. Beyond them it may be refused, and nothing changes.
         """
-        m = self._committed(handle, "extend")
+        m = self._roster.committed(handle, "extend")
         return self._parts.running.extend(m, inputs.whole("extend", "n_tokens", n_tokens), tokens)
 
     @exclusive
     def publish(self, handle: Handle, upto: int) -> None:
         """The KV of the first `upto` tokens is in the request's slots: whole pages of it enter the tree."""
-        self._parts.running.publish(self._committed(handle, "publish"), inputs.whole("publish", "upto", upto))
+        self._parts.running.publish(self._roster.committed(handle, "publish"), inputs.whole("publish", "upto", upto))
 
     def page_slots(self, handle: Handle) -> tuple[int, ...]:
         """The request's page table: slot of each of its pages, the tree's first."""
-        return tuple(self._committed(handle, "page_slots").data.slots)
+        return tuple(self._roster.committed(handle, "page_slots").data.slots)
 
     @exclusive
     def finish(self, handle: Handle) -> None:
         """The request ended well: every whole page with known tokens is published, the rest goes back."""
-        m = self._committed(handle, "finish")
+        m = self._roster.committed(handle, "finish")
         self._parts.running.publish(m, m.data.n_tokens)
         self._end(m, self._parts.core.steps.request.finish)
 
     @exclusive
     def retract(self, handle: Handle) -> Handle:
         """Take the slots back; what was published stays. The next attempt, under its new handle, starts in `queued`."""
-        m = self._committed(handle, "retract")
+        m = self._roster.committed(handle, "retract")
         data: RequestData = m.data
         left = data.max_new_tokens - (data.chain.n_tokens - data.prompt_tokens)
         if left < 1:
             raise Misuse(f"retract({handle}): every token that was asked for is known; finish it")
         self._end(m, self._parts.core.steps.request.retract)
-        return self._enter(data.handle.rid, data.chain, left)
+        return self._roster.enter(self._parts, data.handle.rid, data.chain, left)
 
     @exclusive
     def abort(self, handle: Handle) -> None:
         """End the request, whatever it is doing; an open visit to it ends, too."""
-        self._end(self._machine(handle), self._parts.core.steps.request.abort)
+        self._end(self._roster.find(handle), self._parts.core.steps.request.abort)
 
     def _end(self, m: Machine, step: Callable[[Machine], Any]) -> None:
-        core = self._parts.core
-        core.visits.pop(m.number, None)
-        step(m)
-        core.settle()
-        core.clock.disarm(m)
+        self._roster.leave(self._parts.core, m, step)
         self._tally.max_issues = max(self._tally.max_issues, m.issues)
-        del core.requests[m.number]
-        del self._roster.alive[m.data.handle.rid]
-
-    def _machine(self, handle: Handle) -> Machine:
-        if not isinstance(handle, Handle):
-            raise Misuse(f"expected the Handle that arrive gave, got {handle!r}")
-        m = self._roster.alive.get(handle.rid)
-        if m is None or m.data.handle != handle:
-            raise UnknownHandle(
-                f"{handle} is not alive here" + (f"; {handle.rid!r} lives as {m.data.handle}" if m else "")
-            )
-        return m
-
-    def _committed(self, handle: Handle, call: str) -> Machine:
-        m = self._machine(handle)
-        if m.state is not RequestState.COMMITTED:
-            raise Misuse(f"{call}({handle}): it is {m.state.name.lower()}; only a committed request runs")
-        return m
 
     # The store, and the end
 
@@ -363,19 +313,13 @@ class Engine:
         try:
             self._end_everything()
         except BaseException as error:
-            self._close_stores()
+            self._parts.phases.close_stores()
             # What a pass was cut short in is half done, and the rules may not know how to end it.
             if not (cut and isinstance(error, Exception)):
                 raise
         finally:
             self._roster.alive.clear()
             self._parts.take_apart()
-
-    def _close_stores(self) -> None:
-        core, phases = self._parts.core, self._parts.phases
-        if core.store is not None:
-            phases.close_store(core.store)
-        phases.close_former()
 
     def _end_everything(self) -> None:
         core, parts = self._parts.core, self._parts
@@ -385,7 +329,7 @@ class Engine:
         core.settle()
         core.steps.attachment.close(core.link)
         core.settle()
-        self._close_stores()
+        parts.phases.close_stores()
         parts.run_out()
         core.host.flush()
         parts.stop()
@@ -419,7 +363,7 @@ class Engine:
 
     def state_of(self, handle: Handle) -> RequestState:
         """Where a live request stands."""
-        state = self._machine(handle).state
+        state = self._roster.find(handle).state
         assert isinstance(state, RequestState)
         return state
 

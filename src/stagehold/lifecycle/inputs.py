@@ -40,6 +40,17 @@ def prompt(rid: str, tokens: ArrayLike, namespace: Namespace, page_size: int) ->
         raise Misuse(f"arrive {rid!r}: {error}") from error
 
 
+def admissible(rid: str, chain: Chain, max_new_tokens: int, most: int) -> None:
+    """Something to compute, something to answer, and no more than `most` tokens of both."""
+    if chain.n_tokens == 0 or max_new_tokens < 1:
+        raise Misuse(f"arrive {rid!r}: expected at least one prompt token and max_new_tokens >= 1, "
+                     f"got {chain.n_tokens} and {max_new_tokens}")  # fmt: skip
+    total = chain.n_tokens + max_new_tokens
+    if total > most:
+        raise Misuse(f"arrive {rid!r}: {chain.n_tokens} + {max_new_tokens} tokens are {total}, more than "
+                     f"largest_request_tokens={most}")  # fmt: skip
+
+
 def ids(call: str, tokens: ArrayLike | None) -> NDArray[Any]:
     """Token ids as one row. Whether each can be one is said by the chain that they extend."""
     row = np.empty(0, dtype=np.uint32) if tokens is None else np.asarray(tokens)

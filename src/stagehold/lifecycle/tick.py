@@ -195,6 +195,12 @@ class Tick:
         except Exception:
             LOG.exception("store %r was not closed well", store.name)
 
+    def close_stores(self) -> None:
+        """The store in use and those that were replaced."""
+        if self.core.store is not None:
+            self.close_store(self.core.store)
+        self.close_former()
+
     # Issuing
 
     def issue(self) -> None:

@@ -165,7 +165,7 @@ class Hand:
 
     def machine(self, handle: Handle) -> Machine:
         """The request's instance."""
-        return self.engine._machine(handle)  # noqa: SLF001
+        return self.engine._roster.find(handle)  # noqa: SLF001
 
     def hold_of(self, handle: Handle) -> Machine:
         """The hold that the request has a claim on."""
