@@ -83,11 +83,12 @@ def test_a_decode_that_outgrows_the_promise_is_answered_and_changes_nothing(hand
     from stagehold import NoRoom
 
     h = hand(store=None, device_pages=33)
+    h.admit(h.arrive("other", h.prompt(20, 2)))
     a = h.arrive("a", h.prompt(2))
     h.admit(a)
     h.compute(a)
-    answer = h.engine.extend(a, 16 * 40)
+    answer = h.engine.extend(a, 16 * 25)
     assert isinstance(answer, NoRoom)
-    assert (40, 30) == (answer.wanted_pages, answer.room_pages)
+    assert (25, 9) == (answer.wanted_pages, answer.room_pages)
     with pytest.raises(Misuse, match="slots were given for"):
-        h.engine.publish(a, 16 * 40)
+        h.engine.publish(a, 16 * 25)
