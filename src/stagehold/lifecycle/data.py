@@ -25,8 +25,8 @@ class Handle:
 class Plan:
     """An open visit: what admission would give. Valid until `commit` or `release`, in the same pass.
 
-    `live_pages` are on the device, `promised_pages` would be copied there; `extend_tokens` would be computed in this
-    pass, at most the budget of `select`.
+    `live_pages` of the prompt are on the device now, `promised_pages` (those among them) would be there after `commit`;
+    `extend_tokens` would be computed in this pass, at most the budget of `select`.
     """
 
     handle: Handle
