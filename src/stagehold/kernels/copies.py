@@ -113,7 +113,7 @@ def scatter(staging: StagingBytes, pages: Sequence[int], device: DeviceBytes, sl
 
 
 def check_round_trip(device: DeviceBytes, staging: StagingBytes) -> None:
-    """Send a pattern through the first and the last slot and page and back. For start-up: overwrites them.
+    """Send a pattern through the first and the last slot and page and back. For start-up: leaves them zeroed.
 
     Raises RuntimeError where a byte came back changed.
     """
@@ -128,6 +128,9 @@ def check_round_trip(device: DeviceBytes, staging: StagingBytes) -> None:
         _settle(device)
         if staging.page(page) != pattern.tobytes():
             raise RuntimeError(f"slot {slot} of the device pool does not give back the bytes put into it")
+        staging.page(page)[:] = bytes(size)
+        scatter(staging, [page], device, [slot])
+    _settle(device)
 
 
 def _settle(device: DeviceBytes) -> None:
