@@ -52,7 +52,7 @@ def fill(disk, form, count):
         store.wait(20)
         (report,) = store.poll(0)
         verdict = report.verdicts[0]
-        assert disk.used() <= files.DEFAULT_SHARE * DISK_BLOCKS
+        assert disk.used() <= DISK_BLOCKS / 2
     store.close()
     return verdict
 

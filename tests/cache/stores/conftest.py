@@ -84,6 +84,7 @@ class Server:
     make_holder: Callable[[], subprocess.Popen] | None = None
     process: subprocess.Popen | None = None
     holder: subprocess.Popen | None = None
+    slow_to_return: bool = False
 
     def start(self) -> None:
         """Start it with its output in a file, and wait until it listens."""
@@ -120,7 +121,7 @@ class Server:
         self.holder.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Let it go on."""
+        """Let it go on, if it was stopped."""
         self.holder.send_signal(signal.SIGCONT)
 
     def end(self) -> None:
@@ -181,7 +182,8 @@ def valkey_cluster(valkey_server_with: Servers) -> Server:
     """A cluster of one node that has all slots."""
     import valkey
 
-    server = valkey_server_with("--cluster-enabled", "yes")
+    # Its second port, for other nodes, would otherwise be 10,000 higher, and there may be none.
+    server = valkey_server_with("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
     with valkey.Valkey(port=server.port) as node:
         node.execute_command("CLUSTER ADDSLOTSRANGE 0 16383")
         give_up_at = time.monotonic() + READY_SECONDS
@@ -283,7 +285,7 @@ def _s3_servers(config: pytest.Config, folders: pytest.TempPathFactory) -> Itera
         command += [f"{option}={port}" for option, port in ports.items()]
         endpoint = f"http://127.0.0.1:{ports['-s3.port']}"
         url = f"s3://pages/kv?endpoint={endpoint}&region=us-east-1&anonymous=yes"
-        server = Server(url, command, ports["-s3.port"], folder)
+        server = Server(url, command, ports["-s3.port"], folder, slow_to_return=True)  # half a minute
         started.append(server)
         server.start()
         _ask(f"{endpoint}/pages")  # the bucket

@@ -2,7 +2,9 @@
 correctness.
 """
 
+import gc
 import time
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +56,18 @@ def test_a_valkey_cluster_conforms(valkey_cluster):
     result = check_store(f"{valkey_cluster.url}?cluster=yes").as_dict()
     assert result["failed"] == {}
     assert list(result["skipped"]) == ["capacity limits"]
+
+
+def test_a_cluster_gives_its_connections_back(valkey_cluster):
+    """Those to its nodes too, once the store is closed."""
+    gc.collect()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    store = open_store(f"{valkey_cluster.url}?cluster=yes", SIZE)
+    store.put(1, names(4), views(4), 0)
+    assert finish(store, 1)[0].good == 4
+    assert len(list(Path("/proc/self/fd").iterdir())) > before
+    store.close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_a_cluster_that_is_down_at_the_start_does_not_prevent_it(valkey_client):
