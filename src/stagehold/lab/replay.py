@@ -145,6 +145,7 @@ class Replay:
                 self.config,
                 store=store,
                 sink=log.block,
+                on_violation=log.violation,
                 strict=options.strict,
                 shadow_oracle=options.shadow_oracle,
             )
