@@ -411,11 +411,11 @@ def test_a_removed_node_needs_no_collector():
     for letter in "abc":
         put(tree, letter * 30 + "ab" * 20)
         tree.touch(chain_of(letter * 30), 17)
-    before = sum(isinstance(each, Node) for each in gc.get_objects())
+    before = sum(type(each) is Node for each in gc.get_objects())
     gc.disable()
     try:
         tree.evict(2_000)
-        after = sum(isinstance(each, Node) for each in gc.get_objects())
+        after = sum(type(each) is Node for each in gc.get_objects())
     finally:
         gc.enable()
     assert 7 == before - after  # two runs for each text, and the root

@@ -20,7 +20,13 @@ DELAYS = Delays(exists=(1, 8), get=(1, 8), put=(1, 8))
 
 
 def bench_lifecycle(requests: int = 500) -> dict[str, Any]:
-    """Replay the first `requests` of the conversation trace at three sizes of staging, then the situations."""
+    """Replay the first `requests` of the conversation trace at three sizes of staging, then the situations.
+
+    `oracle_tokens` could have been hit by someone who knows when each page was sent to the store; hits of pages that
+    are on the device and were not sent yet come on top, so `hit_over_oracle` may exceed 1 by a little. `late_write`:
+    store-hit tokens of 64 queued requests; `gone`: a lost anchor whose span left the store; `outage`: sixteen
+    requests that wait through one.
+    """
     workload = load_workload(shipped_trace(), requests=requests, scale=Scale(), page_size=PAGE)
     device, largest = _sizes(workload)
     rows = [_row(workload, device, staging) for staging in (largest, device, 2 * device)]
