@@ -51,13 +51,12 @@ class Engine:
     With `parts` and `page_part_bytes` in the configuration the engine holds the KV tensors: the model writes to and
     reads from `device_bytes.tensor`, uint8 [parts, device_pages, page_part_bytes], at the page slots it is given. By
     default a copy between device and staging has happened when the call that made it returns; `copies` says when it
-    is reported as ended. `group` is all ranks that share scheduling, one rank if left out; `deliver` says how much of
-    a hold can be spliced, for tests.
+    is reported as ended. `group` is all ranks that share scheduling; `deliver`, for tests, how much can be spliced.
 
     `store` is attached at once: its self-test runs in the first ticks, and requests that arrive meanwhile are
-    launched when it has passed; what they publish before that is written when it is matched or built upon later. The
-    engine closes the store that it was given. With `shadow_oracle` a `transitions`
-    machine of the same rows looks on: the first step that it would have taken differently raises, in every mode.
+    launched when it has passed; what they publish before that is written when it is matched or built upon later.
+    The engine closes the store. With `shadow_oracle` a `transitions` machine of the same rows looks on: the first
+    step that it would have taken differently raises, in every mode.
 
     What a store raises is a fault of the store. What the sink raises comes out of `tick`, once the pass is over:
     `last_block` is what it was given, and the engine goes on. What else is raised in the middle of a pass, and an
