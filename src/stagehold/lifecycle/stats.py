@@ -143,7 +143,7 @@ class Tally:
             stored_pages=pages("write_put_ended_stored"),
             offered_pages=pages(*(name for name in counted if name.startswith("write_offer_"))),
             dropped_pages=pages(*DROPS),
-            evicted_unwritten_pages=pages("write_start_copy"),
+            evicted_unwritten_pages=pages("write_start_copy"),  # tails that a copy found evicted when it began
             max_reissues=max(0, self._max_issues(core) - 1),
         )
 
