@@ -1,8 +1,9 @@
 """Pages in a Mooncake Store, through its own package, over TCP or RDMA.
 
 Objects pass through a registered arena of each worker thread: a call that the service does not give back in
-time holds that arena, and never a buffer of the caller. Its leases end by time, so a payload can be
-reclaimed while it is read; the page checksum tells.
+time holds that arena, and never a buffer of the caller. (A process that exits while a call still hangs may be
+ended by a fault in the client's own clean-up.) Its leases end by time, so a payload can be reclaimed while it is
+read; the page checksum tells.
 """
 
 from __future__ import annotations
