@@ -20,8 +20,9 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 import numpy as np
 
-from stagehold.cache.stores.open import open_store
+from stagehold.cache.stores.open import open_store, parse_url
 from stagehold.cache.stores.protocol import Buffer, Progress, Store
+from stagehold.lab.clock import StoreUnusable
 
 SIZES = (64 << 10, 1 << 20, 4 << 20)
 BATCHES = (1, 16, 64)
@@ -35,13 +36,14 @@ PATIENCE_SECONDS = 120.0
 
 @dataclass(slots=True)
 class _Runner:
-    """Runs one operation after another on a store."""
+    """Runs one operation after another on a store, which is named `url`."""
 
     store: Store
+    url: str
     ticket: int = 0
 
     def __call__(self, call: str, names: Sequence[bytes], *buffers: Sequence[Buffer]) -> Progress:
-        """Run an operation to its end. Raises RuntimeError where a key was not good or the end never came."""
+        """Run an operation to its end. Raises StoreUnusable where a key was not good or the end never came."""
         self.ticket += 1
         getattr(self.store, call)(self.ticket, names, *buffers, self.ticket)
         wait, give_up_at = getattr(self.store, "wait", sleep), perf_counter() + PATIENCE_SECONDS
@@ -52,9 +54,11 @@ class _Runner:
                 if progress.done and progress.good == len(names):
                     return progress
                 if progress.done:
-                    raise RuntimeError(f"{call}: {progress.verdicts[progress.good].name} for page {progress.good}")
+                    said = list(getattr(self.store, "errors", ()))[-1:]
+                    verdict = f"{progress.verdicts[progress.good].name} for page {progress.good}"
+                    raise StoreUnusable(": ".join([self.url, call, verdict, *said]))
             wait(0.001)
-        raise RuntimeError(f"{call}: no end after {PATIENCE_SECONDS} s")
+        raise StoreUnusable(f"{self.url}: {call}: no end after {PATIENCE_SECONDS} s")
 
 
 def bench_store(
@@ -77,7 +81,7 @@ def bench_store(
         one_size, folder = _of_one_size(url, size)
         with _Limits(size, folder) as limits, closing(open_store(one_size, size)) as store:
             for batch in batches:
-                run, groups = _Runner(store), max(1, bytes_per_row // (size * batch))
+                run, groups = _Runner(store, url), max(1, bytes_per_row // (size * batch))
                 found = [_round(run, limits, batch, groups) for _ in range(rounds)]
                 rows.append({"bytes": size, "batch": batch, **_row(found)})
     return {"url": url, "rows": rows}
@@ -88,8 +92,9 @@ def _of_one_size(url: str, size: int) -> tuple[str, str | None]:
 
     A directory of page files is for one size of page.
     """
+    parse_url(url, size)
     parts = urlsplit(url)
-    if parts.scheme != "file":
+    if parts.scheme != "file" or not parts.path.startswith("/"):
         return url, None
     folder = f"{parts.path.rstrip('/')}/{size}"
     Path(unquote(folder)).parent.mkdir(parents=True, exist_ok=True)
@@ -109,7 +114,7 @@ def _round(run: _Runner, limits: _Limits, batch: int, groups: int) -> dict[str, 
     bodies, outs = _pages(limits.size, batch), _pages(limits.size, batch)
     count, moved = batch * groups, limits.size * batch * groups / 1e9
     memory = limits.copy_seconds(count)
-    files = limits.file_seconds(count)
+    files = limits.file_seconds(bodies * groups)
     put = _seconds(lambda: [run("put", group, bodies) for group in names])
     get = _seconds(lambda: [run("get_into", group, outs) for group in names])
     if outs != bodies:
@@ -149,12 +154,11 @@ class _Limits:
             np.copyto(self._target[index % self._pages], self._source[index % self._pages])
         self._next += count
 
-    def file_seconds(self, count: int) -> float:
-        """Write `count` pages to new files, without rename, checksum or sync."""
-        page = self._source[0].tobytes()
-        paths = [Path(self._folder.name, str(self._files + index)) for index in range(count)]
-        self._files += count
-        return _seconds(lambda: [path.write_bytes(page) for path in paths])
+    def file_seconds(self, pages: Sequence[Buffer]) -> float:
+        """Write the pages that the store is given, each to a new file, without rename, checksum or sync."""
+        paths = [Path(self._folder.name, str(self._files + index)) for index in range(len(pages))]
+        self._files += len(pages)
+        return _seconds(lambda: [path.write_bytes(page) for path, page in zip(paths, pages, strict=True)])
 
 
 def _seconds(action: Callable[[], object]) -> float:
