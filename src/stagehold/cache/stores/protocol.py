@@ -76,6 +76,7 @@ class Store(Protocol):
         """End all workers. Tickets in flight end first; none is reported afterwards. Idempotent."""
 
 
+@runtime_checkable
 class WaitableStore(Store, Protocol):
     """A store whose operations go on by themselves, in wall time."""
 
