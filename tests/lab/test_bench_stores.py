@@ -2,7 +2,7 @@
 
 import pytest
 
-from stagehold.lab.bench.stores import bench_store, ratios
+from stagehold.lab.bench.stores import StoreFailed, bench_store, ratios
 from stagehold.testing.store_checks import Driver
 
 
@@ -30,7 +30,7 @@ def test_the_file_store_reaches_its_bars(tmp_path):
 
 def test_a_store_that_loses_pages_is_not_measured():
     """A rate of pages that did not come back would be no rate."""
-    with pytest.raises(RuntimeError, match="get_into: MISS for page 0"):
+    with pytest.raises(StoreFailed, match="get_into: MISS for page 0"):
         bench_store("sim:?lose=1", sizes=(4096,), batches=(1,), bytes_per_row=1 << 14)
 
 
