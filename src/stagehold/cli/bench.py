@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from stagehold.cli.errors import BadInput
+from stagehold.cli.errors import BadInput, refuse_overwriting
 
 app = typer.Typer(help="Measure one part.", no_args_is_help=True)
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -29,6 +29,8 @@ def machine(
 
     if log is None and keep is not None:
         raise BadInput("--keep: expected --log beside it, which it is made from")
+    if keep is not None:
+        refuse_overwriting("--keep", keep, log)
     try:
         mix = recorded_mix(log) if log is not None else None
     except (BadLogError, MixError) as error:

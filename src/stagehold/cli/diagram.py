@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from stagehold.cli.errors import BadInput
+from stagehold.cli.errors import BadInput, refuse_overwriting
 
 FOLDER = Path("docs") / "machines"
 
@@ -25,6 +25,7 @@ def diagram(
     if sum((check, html is not None, svg is not None)) > 1:
         raise BadInput("expected one of --check, --html and --svg, each of which does nothing else")
     if html is not None:
+        refuse_overwriting("--html", html, log)
         _write_page(html, log)
     elif svg is not None:
         _write_pictures(svg, log)

@@ -6,8 +6,12 @@ Each group is imported when one of its verbs is used, so that `stagehold diagram
 from __future__ import annotations
 
 import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 from pydantic import ValidationError
@@ -22,13 +26,34 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 
+@contextmanager
+def unwound_by_signals() -> Iterator[None]:
+    """Let a request to end, or a terminal that goes, unwind like Ctrl-C: no folder and no thread is left behind."""
+
+    def end(number: int, _frame: object) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    here = threading.current_thread() is threading.main_thread()
+    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if here and signal.getsignal(n) is signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+
+
 class Plain(TyperGroup):
     """A group whose verbs may raise what bad input raises: one line on stderr, exit status 2."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb."""
         try:
-            return super().invoke(ctx)
+            with unwound_by_signals():
+                return super().invoke(ctx)
+        except BrokenPipeError:
+            raise  # whoever read the output has seen enough of it
         except BadInput as error:
             line = str(error)
         except OSError as error:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 import typer
 
-from stagehold.cli.errors import BadInput
+from stagehold.cli.errors import BadInput, refuse_overwriting
 from stagehold.specs.outcomes import HostMode
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def replay(
     trace: Annotated[
         Path | None, typer.Option(help="Trace file, Mooncake format; the shipped one if left out.")
     ] = None,
-    requests: Annotated[int, typer.Option(min=1, help="How many of the trace's requests.")] = 500,
+    requests: Annotated[int, typer.Option(min=1, max=10**9, help="How many of the trace's requests.")] = 500,
     mode: Annotated[HostMode, typer.Option(help="What host memory is.")] = HostMode.BUFFER_ONLY,
     restart_after: Annotated[
         int, typer.Option(min=0, help="Fresh engine on the same store after N requests; 0: none.")
@@ -76,6 +76,7 @@ def replay(
         strict=strict,
         shadow_oracle=shadow_oracle,
     )
+    refuse_overwriting("--audit", options.audit, options.trace)
     try:
         with progress_bar(shown=not as_json) as progress:
             run = Replay(options, progress)

@@ -15,7 +15,7 @@ app = typer.Typer(help="Check, measure and look after stores.", no_args_is_help=
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Url = Annotated[str, typer.Argument(help="file:///dir, valkey://host:port/0, s3://bucket, mooncake://host:port, sim:")]
 Root = Annotated[Path, typer.Argument(help="The directory of a file store.")]
-PageBytes = Annotated[int, typer.Option("--page-bytes", help="Bytes of a page body.")]
+PageBytes = Annotated[int, typer.Option("--page-bytes", max=1 << 30, help="Bytes of a page body.")]
 
 
 @app.command("check")

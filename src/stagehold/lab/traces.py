@@ -18,6 +18,8 @@ from typing import BinaryIO, cast
 import orjson
 
 BLOCK_TOKENS = 512
+BLOCK_IDS = 1 << 54
+"""Bound of block ids: an id and a position in its block, 10 bits of it, are made one number of 64 bits."""
 GZIP_MAGIC = b"\x1f\x8b"
 SHIPPED = "mooncake/conversation_trace.jsonl.gz"
 
@@ -84,8 +86,8 @@ def _request(path: Path, line: int, raw: bytes) -> TraceRequest:
         raise TraceError(path, line, "a JSON object", _short(record))
     prompt = _count(path, line, record, "input_length", least=1)
     blocks = record.get("hash_ids")
-    if not isinstance(blocks, list) or not all(type(b) is int and b >= 0 for b in blocks):
-        raise TraceError(path, line, "`hash_ids`, a list of whole numbers of at least 0", _short(blocks))
+    if not isinstance(blocks, list) or not all(type(b) is int and 0 <= b < BLOCK_IDS for b in blocks):
+        raise TraceError(path, line, f"`hash_ids`, a list of whole numbers from 0 to {BLOCK_IDS - 1}", _short(blocks))
     due = -(-prompt // BLOCK_TOKENS)
     if len(blocks) != due:
         expected = f"{due} `hash_ids` for {prompt} tokens in blocks of {BLOCK_TOKENS}"

@@ -6,7 +6,11 @@ alone, and it is called once a tick or on trouble, never for a transition.
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+import fcntl
+import os
+import stat
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -35,26 +39,44 @@ def _logger(file: BinaryIO) -> Any:
     ).bind()
 
 
+def _claimed(path: Path) -> BinaryIO:
+    """The file at `path`, emptied, for one writer alone: two would write over each other's lines."""
+    file = path.open("ab")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.close()
+        raise BlockingIOError(error.errno, "somebody else is writing this log", str(path)) from error
+    except OSError:
+        pass  # a file system that knows no locks
+    file.truncate(0)
+    return file
+
+
 class AuditLog:
     """A log file of JSON lines, each named by `event`: block, refusal, summary or violation.
 
     Its `block` is a sink for the journal: `Journal(sink=log.block)`. Each line is flushed, so that a log ends
-    with the last tick that was closed, whatever happened then.
+    with the last tick that was closed, whatever happened then. What cannot be written raises OSError, which names the
+    log, and is tried again with the next line. A log that somebody else is writing is refused by BlockingIOError.
     """
 
     def __init__(self, path: Path | str, machines: tuple[MachineSpec, ...] = MACHINES) -> None:
         self.path = Path(path)
         self._machines = machines
-        self._file = self.path.open("wb")
+        self._file = _claimed(self.path)
         self._log = _logger(self._file)
 
     def block(self, block: Block) -> None:
         """Write a closed block, and a line for each refusal in it."""
-        self._log.info("block", **encode(block))
-        if block.records:
-            for instance, row, flags, detail in block.table().tolist():
-                if flags & REFUSED_FLAG:
-                    self._refusal(block.tick, instance, self._machines[row >> 8], detail)
+        with self._named():
+            self._log.info("block", **encode(block))
+            if block.records:
+                for instance, row, flags, detail in block.table().tolist():
+                    if flags & REFUSED_FLAG:
+                        self._refusal(block.tick, instance, self._machines[row >> 8], detail)
 
     def summary(self, tick: int, **figures: Any) -> None:
         """Write what a tick amounted to: any figures that JSON can hold."""
@@ -66,7 +88,16 @@ class AuditLog:
 
     def close(self) -> None:
         """Close the file. Idempotent; writing afterwards raises ValueError."""
-        self._file.close()
+        with self._named():
+            self._file.close()
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """An error of the operating system in here names the log."""
+        try:
+            yield
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
 
     def _refusal(self, tick: int, instance: int, spec: MachineSpec, detail: int) -> None:
         state = type(spec.initial)(detail >> 8).name

@@ -58,12 +58,18 @@ class StoreUrl:
             raise StoreUrlError(f"{self.text}: option {name}={self.options[name]!r}: {error}") from error
 
 
+MOST_BYTES = 1 << 63
+MOST_THREADS = 256
+MOST_SECONDS = 1_000_000
+
+
 def size(text: str) -> int:
     """Parse a size in bytes: `4096`, `512KiB`, `1.5GB`."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]i?|)b?", text.strip().lower())
-    if found is None:
+    number = float(found[1]) * _UNITS[found[2]] if found is not None else MOST_BYTES
+    if number >= MOST_BYTES:
         raise ValueError("expected a size such as 4096, 512KiB or 10GB")
-    return int(float(found[1]) * _UNITS[found[2]])
+    return int(number)
 
 
 def whole(text: str) -> int:
@@ -80,11 +86,18 @@ def count(text: str) -> int:
     return int(text)
 
 
+def threads(text: str) -> int:
+    """Parse how many threads to start: at least one, and no more than any machine has use for."""
+    if not text.isdigit() or not 1 <= int(text) <= MOST_THREADS:
+        raise ValueError(f"expected a whole number from 1 to {MOST_THREADS}")
+    return int(text)
+
+
 def seconds(text: str) -> float:
     """Parse a positive time in seconds."""
     found = re.fullmatch(r"\d+(\.\d+)?", text)
-    if found is None or float(text) <= 0:
-        raise ValueError("expected seconds, more than 0")
+    if found is None or not 0 < float(text) <= MOST_SECONDS:
+        raise ValueError(f"expected seconds, more than 0 and at most {MOST_SECONDS:,}")
     return float(text)
 
 
@@ -129,7 +142,7 @@ def need(module: str, url: StoreUrl, *, extra: str) -> Any:
 
 PACKED_BELOW_BYTES = 512 << 10
 """Page size below which creating a file costs more than packing the page into one that is there."""
-RUNNING = {"workers": count, "deadline": seconds}
+RUNNING = {"workers": threads, "deadline": seconds}
 """Options of every store that runs on threads."""
 
 
@@ -142,8 +155,11 @@ def run_on_workers(blocking: BlockingStore, options: Mapping[str, Any]) -> Store
 
 
 def parse_url(text: str, page_bytes: int, *, layout: Layout = WHOLE) -> StoreUrl:
-    """Split a URL. Raises StoreUrlError where it has no scheme or an option stands twice."""
-    parts = urlsplit(text)
+    """Split a URL. Raises StoreUrlError where it is none, has no scheme, or has an option twice."""
+    try:
+        parts = urlsplit(text)
+    except ValueError as error:
+        raise StoreUrlError(f"{text}: {error}") from error
     if not parts.scheme:
         raise StoreUrlError(f"{text!r}: expected a URL with a scheme, such as file:///var/cache/kv")
     pairs = parse_qsl(parts.query, keep_blank_values=True)
@@ -151,6 +167,8 @@ def parse_url(text: str, page_bytes: int, *, layout: Layout = WHOLE) -> StoreUrl
     if len(options) < len(pairs):
         raise StoreUrlError(f"{text}: an option stands there twice")
     path = unquote(parts.path)
+    if "\0" in path:
+        raise StoreUrlError(f"{text}: expected a path without a zero byte")
     return StoreUrl(text, parts.scheme, parts.netloc, path, page_bytes, layout, options)
 
 

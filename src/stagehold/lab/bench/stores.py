@@ -124,7 +124,7 @@ def _round(run: _Runner, limits: _Limits, batch: int, groups: int) -> dict[str, 
     put = _seconds(lambda: [run("put", group, bodies) for group in names])
     get = _seconds(lambda: [run("get_into", group, outs) for group in names])
     if outs != bodies:
-        raise RuntimeError("get: a page came back with other bytes")
+        raise StoreFailed(f"{run.url}: get: a page came back with other bytes")
     exists = _seconds(lambda: [run("exists", group) for group in names])
     rates = {"memory": memory, "files": files, "put": put, "get": get}
     return {name: moved / seconds for name, seconds in rates.items()} | {"exists_k": count / exists / 1e3}
