@@ -1,10 +1,11 @@
-"""Who is alive: requests by id, the attempt that each id has come to, and how requests come and go.
+"""Who is alive: requests by id, the attempt that an id has come to, and how requests come and go.
 
 Owns the names. The machines are the core's, and what a state owns is given back by the rules that took it.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -16,18 +17,21 @@ from stagehold.lifecycle.parts import Parts
 from stagehold.machines import HandleKey, Machine
 from stagehold.specs.request import RequestState
 
+PAST_IDS = 1 << 16
+"""Ids of which the last attempt is remembered once it is over: more than any scheduler has handles of, and bounded."""
+
 
 class Roster:
-    """Live requests by id. `attempts` counts from 0 and outlives the request."""
+    """Live requests by id. `past` has the last attempts of ids that nobody lives under now, oldest first."""
 
     def __init__(self) -> None:
         self.alive: dict[str, Machine] = {}
-        self.attempts: dict[str, int] = {}
+        self.past: OrderedDict[str, int] = OrderedDict()
 
     def enter(self, parts: Parts, rid: str, chain: Chain, max_new_tokens: int) -> Handle:
         """Bring a request to life; it is launched in the next tick."""
         core, page_size = parts.core, parts.core.config.page_size
-        attempt = self.attempts[rid] = self.attempts.get(rid, -1) + 1
+        attempt = self.past.pop(rid, -1) + 1  # counted from 0
         handle, namespace = Handle(rid, attempt), chain.namespace.digest(page_size)
         hit_limit = (chain.n_tokens - 1) // page_size
         data = RequestData(handle, chain, namespace, chain.n_tokens, max_new_tokens, hit_limit)
@@ -44,7 +48,11 @@ class Roster:
         core.settle()
         core.clock.disarm(m)
         del core.requests[m.number]
-        del self.alive[m.data.handle.rid]
+        handle: Handle = m.data.handle
+        del self.alive[handle.rid]
+        self.past[handle.rid] = handle.attempt
+        if len(self.past) > PAST_IDS:
+            self.past.popitem(last=False)
 
     def find(self, handle: Handle) -> Machine:
         """The live request of a handle."""

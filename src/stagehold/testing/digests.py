@@ -47,7 +47,7 @@ def _timers(core: Core) -> dict[int, int]:
     """Ticks left of each machine's clock."""
     clock = core.clock
     wheel = clock._wheel.items()  # noqa: SLF001 - nobody else asks when a timer falls due
-    return {t.machine.number: due - clock.tick for due, timers in wheel for t in timers if clock.applies(t)}
+    return {t.machine.number: due - clock.tick for due, timers in wheel for t in timers.values() if clock.applies(t)}
 
 
 def _request(core: Core, m: Any, order: dict[int, int], left: dict[int, int]) -> tuple[Any, ...]:
