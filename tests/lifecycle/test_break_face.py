@@ -345,3 +345,22 @@ def test_a_snapshot_brings_back_what_was_interrupted(hand: Build) -> None:
     h.engine.restore(saved)
     h.tick(8)
     h.serve(a)
+
+
+def test_figures_can_be_read_in_the_middle_of_a_step(hand: Build) -> None:
+    """As by another thread: half a record stands there, and a request goes while the others are looked at."""
+    h = hand()
+    h.arrive("a", h.prompt(4))
+    before = h.engine.stats().counters
+
+    class Leaving:
+        @property
+        def issues(self) -> int:
+            h.core.requests.pop(-1, None)
+            return 0
+
+    h.core.journal.records.append(bytes(4))
+    h.core.requests |= {-1: Leaving(), -2: Leaving()}  # type: ignore[dict-item]
+    assert before == h.engine.stats().counters
+    del h.core.requests[-2]
+    assert bytes(4) == h.core.journal.records.pop()

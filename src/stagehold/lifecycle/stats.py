@@ -118,7 +118,10 @@ class Tally:
     def stats(self, core: Core) -> Stats:
         """The figures now: of the closed blocks, and of the one that is open."""
         ledger, journal, size = core.ledger, core.journal, core.config.page_size
-        counts = self._counts.plus(np.frombuffer(b"".join(journal.records), RECORD), tuple(journal.births))
+        # Another thread may ask, in the middle of a step: a record of which only the first half stands there waits.
+        raw = b"".join(journal.records)
+        records = np.frombuffer(raw, RECORD, len(raw) // RECORD.itemsize)
+        counts = self._counts.plus(records, tuple(journal.births))
         counted = _counted(counts)
 
         def pages(*names: str) -> int:
@@ -148,7 +151,8 @@ class Tally:
         )
 
     def _max_issues(self, core: Core) -> int:
-        return max([self.max_issues, *(m.issues for m in core.requests.values())])
+        alive = list(core.requests.values())  # at once, since the engine's thread may go on meanwhile
+        return max([self.max_issues, *(m.issues for m in alive)])
 
 
 def _counted(counts: Counts) -> dict[str, Count]:
