@@ -111,29 +111,42 @@ class CountedReads(SimulatedStore):
 class Gone:
     """How a request ended whose anchor was lost and whose span had left the store."""
 
+    anchors_lost: int
+    refetches: int
     store_hit_tokens: int
     reissues: int
     most_reads_of_a_page: int
 
 
 def gone() -> Gone:
-    """The anchor is evicted before IO commit, and every page of the prompt is dropped from the store."""
+    """The anchor is evicted before IO commit; the refetch, whose end is known, finds every page gone from the store.
+
+    The head was written by this server, so that the whole span is believed stored when the anchor is lost.
+    """
     store = CountedReads()
     with Hand(store=store) as hand:
         prompt = hand.prompt(12)
-        hand.put(prompt)
-        hand.grow(prompt, 4)
+        hand.run("head", prompt[: 4 * hand.config.page_size + 1])
+        hand.put(prompt, 4)
+        hand.until(lambda: not hand.core.writes)
         handle = hand.arrive("r", prompt)
         hand.tick()  # the store is asked from page 4 on
         hand.shrink(prompt, 0)
+        hand.tick()  # it has the rest, but the anchor is gone: a hold of all pages is opened without a query
         for name in hand.names(prompt):
             store.drop(name)
         store.reads.clear()
-        hand.until_state(handle, RequestState.CAPPED, RequestState.RETRY)
-        hand.tick(hand.config.limits.retry_interval_ticks * (hand.config.limits.issue_limit + 1))
+        hand.until_state(handle, RequestState.CAPPED)
         issues = hand.machine(handle).issues
         admission = hand.serve(handle)
-        return Gone(admission.store_hit_tokens, issues - 1, max(store.reads.values(), default=0))
+        hand.tick()
+        return Gone(
+            anchors_lost=hand.taken("hold.parked.io_commit.LOST"),
+            refetches=hand.taken("request.retry.due.KNOWN"),
+            store_hit_tokens=admission.store_hit_tokens,
+            reissues=issues - 1,
+            most_reads_of_a_page=max(store.reads.values(), default=0),
+        )
 
 
 @dataclass(frozen=True, slots=True)
