@@ -123,19 +123,21 @@ def test_block_ids_that_would_share_tokens_are_refused(trace: Path, tmp_path: Pa
 WRONG_URLS = {
     "http://[": "Invalid IPv6",
     "file:///a%00b": "zero byte",
-    "file:///s?workers=257": "from 1 to 256",
-    "file:///s?deadline=" + "9" * 400: "at most 1,000,000",
-    "file:///s?capacity=" + "9" * 400: "expected a size",
+    "file://{folder}?workers=257": "from 1 to 256",
+    "file://{folder}?deadline=" + "9" * 400: "at most 1,000,000",
+    "file://{folder}?capacity=" + "9" * 400: "expected a size",
 }
 
 
 @pytest.mark.parametrize("verb", ["check", "bench"])
 @pytest.mark.parametrize(("url", "says"), WRONG_URLS.items(), ids=WRONG_URLS.values())
-def test_a_wrong_url_is_named_before_anything_is_started(verb: str, url: str, says: str) -> None:
+def test_a_wrong_url_is_named_before_anything_is_started(verb: str, url: str, says: str, tmp_path: Path) -> None:
     """No thread, no directory."""
-    done = run("store", verb, url)
+    threads = threading.active_count()
+    done = run("store", verb, url.format(folder=tmp_path / "made" / "store"))
     assert (2, True) == (done.exit_code, says in done.stderr)
     assert done.stderr.startswith(f"stagehold: {url[:7]}")
+    assert (threads, []) == (threading.active_count(), list(tmp_path.iterdir()))
 
 
 def test_a_relative_url_is_refused_by_the_bench_as_by_the_store(

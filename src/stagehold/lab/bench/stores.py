@@ -85,7 +85,8 @@ def bench_store(
     rows = []
     for size in sizes:
         one_size, folder = _of_one_size(url, size)
-        with _Limits(size, folder) as limits, closing(open_store(one_size, size)) as store:
+        # The store first: a URL that it refuses leaves no directory behind.
+        with closing(open_store(one_size, size)) as store, _Limits(size, folder) as limits:
             for batch in batches:
                 run, groups = _Runner(store, url), max(1, bytes_per_row // (size * batch))
                 found = [_round(run, limits, batch, groups) for _ in range(rounds)]
@@ -103,7 +104,6 @@ def _of_one_size(url: str, size: int) -> tuple[str, str | None]:
     if parts.scheme != "file" or not parts.path.startswith("/"):
         return url, None
     folder = f"{parts.path.rstrip('/')}/{size}"
-    Path(unquote(folder)).parent.mkdir(parents=True, exist_ok=True)
     return urlunsplit(parts._replace(path=folder)), str(Path(unquote(folder)).parent)
 
 
