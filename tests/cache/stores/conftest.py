@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import importlib.metadata
 import os
+import random
 import shutil
 import signal
 import socket
@@ -64,10 +65,23 @@ def binary(config: pytest.Config, name: str, version: list[str], *, at: str | No
     return at
 
 
+PORTS = range(12_000, 32_000)
+"""Below the range from which a system gives ports to outgoing connections, so that none of these takes one before the
+server that it was found for has started."""
+
+GIVEN: set[int] = set()
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody listens on and that was not given to another server of this session."""
+    for port in random.SystemRandom().sample(PORTS, 200):
+        if port in GIVEN:
+            continue
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            GIVEN.add(port)
+            return port
+    pytest.fail(f"no free port among 200 of {PORTS.start} to {PORTS.stop}")
 
 
 @dataclass
