@@ -71,14 +71,19 @@ class AdmissionRules:
 
     # Effects of a visit to a claimant
 
-    def plan(self, m: Machine, look: Look) -> None:
-        """Lock the live path and open the visit of the hold."""
+    def plan(self, m: Machine, look: Look) -> int:
+        """Lock the live path and open the visit of the hold; the record says how much of the prompt is live."""
         core, data = self.core, m.data
         hold = core.holds[data.hold]
         data.lock = core.live.lock(data.chain, look.live)
         core.ledger.take("lock", m.number, data.namespace)
         hold.data.visitor = m.number
         core.post(core.steps.hold.plan, hold)
+        return self._of_prompt(data, look.live)
+
+    def _of_prompt(self, data: RequestData, pages: int) -> int:
+        """For a record: tokens of so many pages in the low half, those of the prompt in the high one."""
+        return pages * self.core.config.page_size | data.prompt_tokens << 32
 
     def unlock(self, m: Machine, _arg: Any) -> int:
         """Give the lock back and leave the hold to its claimants; the record says how many tokens are put off."""
@@ -143,21 +148,22 @@ class AdmissionRules:
 
     # Effects of admission without a claim
 
-    def admit(self, m: Machine, live: int) -> None:
-        """Lock what the device holds and promise the rest."""
+    def admit(self, m: Machine, live: int) -> int:
+        """Lock what the device holds and promise the rest; the record says how much of the prompt is live."""
         self.launches.leave_retry(m)
-        self._admit(m, live)
+        return self._admit(m, live)
 
-    def admit_unanswered(self, m: Machine, live: int) -> None:
+    def admit_unanswered(self, m: Machine, live: int) -> int:
         """The same, and give up on the lookup."""
         self.launches.end_query(m)
-        self._admit(m, live)
+        return self._admit(m, live)
 
-    def _admit(self, m: Machine, live: int) -> None:
+    def _admit(self, m: Machine, live: int) -> int:
         core, data = self.core, m.data
         data.lock = core.live.lock(data.chain, live)
         core.ledger.take("lock", m.number, data.namespace)
         self._take_slots(m, live)
+        return self._of_prompt(data, live)
 
     def _take_slots(self, m: Machine, hit: int) -> None:
         """Promise every page behind the hit; the hit itself is the tree's, under the request's lock."""
