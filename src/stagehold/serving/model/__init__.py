@@ -1,0 +1,1 @@
+"""Real models behind the bundled scheduler: weights, layouts of their KV, and runners whose KV lies in paged pools."""
