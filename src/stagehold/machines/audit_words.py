@@ -9,7 +9,10 @@ from stagehold.machines import labels
 from stagehold.machines.declared import rows_of
 from stagehold.machines.records import REFUSED_FLAG, Birth, BirthKey, HandleKey
 from stagehold.specs.declare import Books, MachineSpec, Row
-from stagehold.specs.outcomes import Loss
+from stagehold.specs.outcomes import Decline, Loss
+
+LOW = 0xFFFFFFFF
+"""The low half of a detail; the high one is what is above it."""
 
 Record = tuple[int, int, int, int]
 """instance, row word, flags, detail: an item of `Block.table().tolist()`."""
@@ -48,20 +51,42 @@ def describe(record: Record, machines: tuple[MachineSpec, ...]) -> str:
     if found is None:
         return f"{refused[0] if refused else f'detail {record[3]}'}, {event(record, machines)}"
     source, target = labels.source(found[1]), labels.word(found[1].target)
-    told = detail(found[1].books, record[3])
+    told = detail(*found, record[3])
     return f"{source}, {event(record, machines)} → {target}" + (f", {told}" if told else "")
 
 
-def detail(books: Books, value: int) -> str:
-    """A taken row's detail as its books read it."""
-    low, high = value & 0xFFFFFFFF, value >> 32
-    if books is Books.QUERIED:
+def detail(spec: MachineSpec, row: Row, value: int) -> str:
+    """A taken row's detail, as its books read it, or else its effect."""
+    low, high = value & LOW, value >> 32
+    if row.books is Books.QUERIED:
         return f"{low} tokens queried of hold {high}"
-    if books is Books.SPLICED:
+    if row.books is Books.SPLICED:
         return f"{low} tokens spliced, {high} covered"
-    if books is Books.LOSS and high < len(Loss):
+    if row.books is Books.LOSS and high < len(Loss):
         return f"{low} tokens lost ({Loss(high).name.lower()})" if low else "no token lost"
-    return f"detail {value}" if value else ""
+    if (spec.name, row.effect) == ("request", "decline") and value < len(Decline):
+        return Decline(value).name.lower().replace("_", " ")
+    words = _DETAILS.get((spec.name, row.effect), f"detail {value}")
+    return words.format(low=low, high=high) if value else ""
+
+
+_PROMPT = "{low} of {high} prompt tokens live"
+_DETAILS: dict[tuple[str, str | None], str] = {
+    ("request", "plan"): _PROMPT,
+    ("request", "admit"): _PROMPT,
+    ("request", "admit_unanswered"): _PROMPT,
+    ("request", "miss"): "{low} tokens found",
+    ("request", "unlock"): "{low} tokens put off",
+    ("hold", "verified"): "{low} tokens verified",
+    ("write", "enqueue"): "{low} tokens",
+    ("write", "refuse"): "{low} tokens",
+    ("write", "copy"): "{low} tokens gone meanwhile",
+    ("write", "stored"): "{low} tokens",
+    ("write", "unqueue"): "{low} tokens",
+    ("write", "give_up"): "{low} tokens",
+    ("write", "let_drain"): "{low} tokens",
+}
+"""What the details of effects that book nothing mean."""
 
 
 def key(named: BirthKey) -> str:

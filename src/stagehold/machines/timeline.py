@@ -140,7 +140,7 @@ def _step(record: audit_words.Record, lane: Lane, tick: int, order: int, machine
     if found is None:
         return Step(tick, audit_words.event(record, machines), lane.steps[-1].state, order, "")
     spec, row = found
-    detail = audit_words.detail(row.books, record[3])
+    detail = audit_words.detail(spec, row, record[3])
     return Step(tick, labels.trigger(spec, row), labels.word(row.target), order, detail)
 
 
