@@ -8,28 +8,48 @@ belongs to this copy. Nothing here knows which slot or page is whose.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from stagehold.kernels.forms import Form, form_for
+from stagehold.kernels.lanes import CopyLane
+from stagehold.kernels.runs import runs
+
 Bytes = npt.NDArray[np.uint8]
 
 
 class DeviceBytes:
-    """The bytes of a device pool: one uint8 tensor of shape [parts, n_slots, page_part_bytes], zeroed."""
+    """The bytes of a device pool: one uint8 tensor of shape [parts, n_slots, page_part_bytes], zeroed.
 
-    def __init__(self, parts: int, page_part_bytes: int, n_slots: int, device: str = "cpu") -> None:
-        _positive(parts=parts, page_part_bytes=page_part_bytes, n_slots=n_slots)
+    `layer_parts` parts in a row belong to one layer of the model: two where K and V lie apart, one where they do not.
+    Copies to the pool under way are in `loads`, copies from it in `saves`.
+    """
+
+    def __init__(
+        self, parts: int, page_part_bytes: int, n_slots: int, device: str = "cpu", *, layer_parts: int = 2
+    ) -> None:
+        _positive(parts=parts, page_part_bytes=page_part_bytes, n_slots=n_slots, layer_parts=layer_parts)
         self.parts = parts
         self.page_part_bytes = page_part_bytes
         self.n_slots = n_slots
+        self.layer_parts = layer_parts
         self.tensor = torch.zeros((parts, n_slots, page_part_bytes), dtype=torch.uint8, device=device)
+        self.loads = CopyLane(device)
+        self.saves = CopyLane(device)
 
     @property
     def page_bytes(self) -> int:
         """Bytes of one page over all parts."""
         return self.parts * self.page_part_bytes
+
+    @property
+    def layers(self) -> list[range]:
+        """The parts of each layer, in order."""
+        parts = range(self.parts)
+        return [parts[first : first + self.layer_parts] for first in range(0, self.parts, self.layer_parts)]
 
     @property
     def on_cpu(self) -> bool:
@@ -40,6 +60,13 @@ class DeviceBytes:
         """Return the pool as a numpy view of the same shape; only for a pool on the CPU."""
         view: Bytes = self.tensor.numpy()
         return view
+
+    def wait_layer(self, layer: int) -> None:
+        """Before a forward reads `layer` (0 is the first): its stream, the current one, waits for the loads to it.
+
+        The caller does not wait, and on the CPU there is nothing to wait for.
+        """
+        self.loads.wait_step(layer)
 
 
 class StagingBytes:
@@ -53,6 +80,7 @@ class StagingBytes:
         self.parts = parts
         self.page_part_bytes = page_part_bytes
         self.n_pages = n_pages
+        self.pinned = pinned
         shape = (n_pages, parts * page_part_bytes)
         self.tensor = torch.zeros(shape, dtype=torch.uint8, pin_memory=pinned)
 
@@ -61,6 +89,11 @@ class StagingBytes:
         """Bytes of one page over all parts."""
         return self.parts * self.page_part_bytes
 
+    @property
+    def paged(self) -> torch.Tensor:
+        """The pool as a tensor of shape [n_pages, parts, page_part_bytes]."""
+        return self.tensor.view(self.n_pages, self.parts, self.page_part_bytes)
+
     def page(self, index: int) -> memoryview:
         """Return page `index` as the writable buffer that stores take: contiguous, format 'B'."""
         view: Bytes = self.tensor.numpy()
@@ -68,12 +101,12 @@ class StagingBytes:
 
     def array(self) -> Bytes:
         """Return the pool as a numpy view of shape [n_pages, parts, page_part_bytes]."""
-        view: Bytes = self.tensor.numpy().reshape(self.n_pages, self.parts, self.page_part_bytes)
+        view: Bytes = self.paged.numpy()
         return view
 
 
 def gather(device: DeviceBytes, slots: Sequence[int], staging: StagingBytes, pages: Sequence[int]) -> None:
-    """Copy device slot `slots[i]` into staging page `pages[i]`, for all i.
+    """Copy device slot `slots[i]` into staging page `pages[i]`, for all i; the pages must differ.
 
     On CUDA this only queues the copy on the current stream. Raises ValueError where shapes or lengths differ.
     """
@@ -81,15 +114,9 @@ def gather(device: DeviceBytes, slots: Sequence[int], staging: StagingBytes, pag
     if not slots:
         return
     if device.on_cpu:
-        source, target = device.array(), staging.array()
-        for slot, page in zip(slots, pages, strict=True):
-            # One strided assignment a page: of the plain forms measured, the fastest at every part size.
-            target[page] = source[:, slot]
-        return
-    picked = device.tensor.index_select(1, _indices(slots, device)).transpose(0, 1)
-    packed = picked.reshape(len(slots), device.page_bytes)
-    for first, start, stop in _runs(pages):
-        staging.tensor[start:stop].copy_(packed[first : first + stop - start], non_blocking=True)
+        _move(_words(device.array()).swapaxes(0, 1), slots, _words(staging.array()), pages)
+    else:
+        _form(device, staging).gather(device.tensor, slots, staging.paged, pages)
 
 
 def scatter(staging: StagingBytes, pages: Sequence[int], device: DeviceBytes, slots: Sequence[int]) -> None:
@@ -97,19 +124,46 @@ def scatter(staging: StagingBytes, pages: Sequence[int], device: DeviceBytes, sl
 
     On CUDA this only queues the copy on the current stream. Raises ValueError where shapes or lengths differ.
     """
+    for _ in scatter_layers(staging, pages, device, slots):
+        pass
+
+
+def scatter_layers(
+    staging: StagingBytes, pages: Sequence[int], device: DeviceBytes, slots: Sequence[int]
+) -> Iterator[None]:
+    """`scatter` in steps, one for each of `device.layers`; on the CPU it is all one. Raises as `scatter` does."""
     _match(device, slots, staging, pages)
     if not slots:
         return
     if device.on_cpu:
-        source, target = staging.array(), device.array()
-        for slot, page in zip(slots, pages, strict=True):
-            target[:, slot] = source[page]
-        return
-    packed = torch.empty((len(slots), device.page_bytes), dtype=torch.uint8, device=device.tensor.device)
-    for first, start, stop in _runs(pages):
-        packed[first : first + stop - start].copy_(staging.tensor[start:stop], non_blocking=True)
-    parts = packed.view(len(slots), device.parts, device.page_part_bytes).transpose(0, 1)
-    device.tensor.index_copy_(1, _indices(slots, device), parts)
+        _move(_words(staging.array()), pages, _words(device.array()).swapaxes(0, 1), slots)
+        yield
+    else:
+        form = _form(device, staging)
+        yield from form.scatter(device.tensor, slots, staging.paged, pages, device.layers)
+
+
+def _move(source: npt.NDArray[Any], ours: Sequence[int], target: npt.NDArray[Any], theirs: Sequence[int]) -> None:
+    """On the CPU: page ours[i] of `source` to page theirs[i] of `target`, both [pages, parts, words].
+
+    One strided assignment for each run, of the plain forms measured the fastest at every size of part.
+    """
+    for first, second, count in runs(ours, theirs):
+        if count == 1:
+            target[second] = source[first]
+        else:
+            target[second : second + count] = source[first : first + count]
+
+
+def _words(view: Bytes) -> npt.NDArray[Any]:
+    """The same bytes in the widest words that a part is a whole number of."""
+    return view.view(
+        next(word for word in (np.uint64, np.uint32, np.uint8) if view.shape[2] % np.dtype(word).itemsize == 0)
+    )
+
+
+def _form(device: DeviceBytes, staging: StagingBytes) -> Form:
+    return form_for(device.tensor, pinned=staging.pinned)
 
 
 def check_round_trip(device: DeviceBytes, staging: StagingBytes) -> None:
@@ -136,19 +190,6 @@ def check_round_trip(device: DeviceBytes, staging: StagingBytes) -> None:
 def _settle(device: DeviceBytes) -> None:
     if not device.on_cpu:
         torch.cuda.synchronize(device.tensor.device)
-
-
-def _indices(slots: Sequence[int], device: DeviceBytes) -> torch.Tensor:
-    return torch.tensor(slots, dtype=torch.int64).to(device.tensor.device, non_blocking=True)
-
-
-def _runs(pages: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Yield (position, first page, last page + 1) of each run of consecutive pages: one copy each."""
-    first = 0
-    for position in range(1, len(pages) + 1):
-        if position == len(pages) or pages[position] != pages[position - 1] + 1:
-            yield first, pages[first], pages[position - 1] + 1
-            first = position
 
 
 def _match(device: DeviceBytes, slots: Sequence[int], staging: StagingBytes, pages: Sequence[int]) -> None:

@@ -8,7 +8,7 @@ for both.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 
@@ -23,17 +23,50 @@ class CopyLane:
             self._stream = torch.cuda.Stream(device=device)  # type: ignore[no-untyped-call]
         self._next_ticket = 0
         self._under_way: deque[tuple[int, Any]] = deque()
+        self._steps: list[Any] = []  # an event for each step of the youngest copy, on CUDA
 
-    def submit(self, copy: Callable[[], None]) -> int:
-        """Start `copy` and return its ticket; its memory is in use until the ticket is polled."""
+    @property
+    def submitted(self) -> int:
+        """How many copies were submitted; the youngest has the ticket below."""
+        return self._next_ticket
+
+    @property
+    def finished(self) -> int:
+        """How many of them have been polled as finished: all tickets below."""
+        return self._next_ticket - len(self._under_way)
+
+    def submit(self, copy: Callable[[], object], behind: CopyLane | None = None) -> int:
+        """Start `copy` and return its ticket; its memory is in use until the ticket is polled.
+
+        `behind` is another lane whose copies so far come first.
+        """
+
+        def in_one() -> Iterator[None]:
+            copy()
+            yield
+
+        return self.submit_steps(in_one, behind)
+
+    def submit_steps(self, copy: Callable[[], Iterator[None]], behind: CopyLane | None = None) -> int:
+        """`submit` a copy in steps: the iterator that `copy` gives starts one at each turn. See `wait_step`."""
         event = None
         if self._stream is None:
-            copy()
+            deque(copy(), maxlen=0)
         else:
-            event = self._queue(copy)
+            event = self._queue(copy, behind)
         ticket, self._next_ticket = self._next_ticket, self._next_ticket + 1
         self._under_way.append((ticket, event))
         return ticket
+
+    def wait_step(self, step: int) -> None:
+        """Make the current stream, not the caller, wait for step `step` of the youngest copy and for all older copies.
+
+        A copy of fewer steps is waited for as a whole. On the CPU all of it has happened.
+        """
+        if self._steps:
+            import torch
+
+            torch.cuda.current_stream(self._stream.device).wait_event(self._steps[min(step, len(self._steps) - 1)])
 
     def poll(self) -> list[int]:
         """Return the tickets that finished since the last poll, ascending. Never blocks."""
@@ -52,13 +85,15 @@ class CopyLane:
         """Return the tickets not yet polled, ascending."""
         return [ticket for ticket, _ in self._under_way]
 
-    def _queue(self, copy: Callable[[], None]) -> Any:
+    def _queue(self, copy: Callable[[], Iterator[None]], behind: CopyLane | None) -> Any:
         import torch
 
         # The forward that wrote the bytes is on the current stream; the copy must not overtake it.
         self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
+        if behind is not None:
+            self._stream.wait_stream(behind._stream)  # noqa: SLF001 - a lane's own kind
         with torch.cuda.stream(self._stream):
-            copy()
+            self._steps = [self._stream.record_event() for _ in copy()]
             return self._stream.record_event()
 
 

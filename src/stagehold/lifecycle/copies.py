@@ -6,10 +6,10 @@ later, and until then the pages at both ends stay under the IO ticket of the ope
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
 from typing import Any, Protocol
 
-from stagehold.kernels.copies import DeviceBytes, StagingBytes, gather, scatter
+from stagehold.kernels.transfers import Mark, Transfers
 
 
 class Copies(Protocol):
@@ -38,30 +38,61 @@ class PromptCopies:
         return ended
 
 
-class Bytes:
+class LaneCopies:
+    """Copies as their lanes report them: at the next poll on a CPU, on CUDA when the streams have passed them.
+
+    A copy is sent off before its operation is, so everything sent off until then covers it, whatever else it covers.
+    """
+
+    def __init__(self, *transfers: Transfers) -> None:
+        self._transfers = transfers
+        self._sent: deque[tuple[int, tuple[Mark, ...]]] = deque()
+
+    def sent(self, number: int, tick: int) -> None:  # noqa: ARG002
+        """Operation `number` ends with the youngest copy of each lane."""
+        self._sent.append((number, tuple(one.mark() for one in self._transfers)))
+
+    def poll(self, tick: int) -> list[int]:  # noqa: ARG002
+        """Operations whose copies have all ended."""
+        ended = []
+        while self._sent and all(map(Transfers.ended, self._transfers, self._sent[0][1])):
+            ended.append(self._sent.popleft()[0])
+        return ended
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LaneCopies:
+        """For a snapshot, which settles the lanes: they are the machine's and go on, what was sent off has ended."""
+        other = LaneCopies(*self._transfers)
+        other._sent.extend(self._sent)
+        return other
+
+
+class Bytes(Transfers):
     """The tensors behind device pool and staging, and the two copies between them. Absent in runs without bytes."""
-
-    def __init__(self, device: DeviceBytes, staging: StagingBytes) -> None:
-        self.device = device
-        self.staging = staging
-
-    def load(self, pages: Sequence[int], slots: Sequence[int]) -> None:
-        """Staging pages to device slots, in order."""
-        scatter(self.staging, pages, self.device, slots)
-
-    def save(self, slots: Sequence[int], pages: Sequence[int]) -> None:
-        """Device slots to staging pages, in order."""
-        gather(self.device, slots, self.staging, pages)
 
     def copies(self) -> tuple[Any, ...]:
         """Copies of both tensors, for a snapshot."""
+        self.settle()
         return self.device.tensor.clone(), self.staging.tensor.clone()
 
     def overwrite(self, copies: tuple[Any, ...]) -> None:
         """Put what `copies` gave back in place."""
+        self.settle()
         self.device.tensor.copy_(copies[0])
         self.staging.tensor.copy_(copies[1])
 
     def page(self, page: int) -> memoryview:
         """The bytes of one staging page, writable, contiguous."""
         return self.staging.page(page)
+
+
+class Tensors(dict[str, Bytes]):
+    """The bytes of every component, by its name."""
+
+    def copies(self) -> tuple[Any, ...]:
+        """Copies of all tensors, for a snapshot."""
+        return tuple(one.copies() for one in self.values())
+
+    def overwrite(self, copies: tuple[Any, ...]) -> None:
+        """Put what `copies` gave back in place."""
+        for one, copy in zip(self.values(), copies, strict=True):
+            one.overwrite(copy)
