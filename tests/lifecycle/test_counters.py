@@ -13,8 +13,8 @@ import pytest
 from stagehold import AuditLog, Diverged, Engine, Handle, HostMode, Stats
 from stagehold.cache.stores.simulated import Delays
 from stagehold.lifecycle.data import WriteData
-from stagehold.lifecycle.facts import DIGEST_WORDS, TAIL
-from stagehold.lifecycle.ranks.solo import Facts
+from stagehold.lifecycle.facts import differing
+from stagehold.lifecycle.ranks.solo import Facts, Solo
 from stagehold.lifecycle.stats import NEVER, Count
 from stagehold.machines import SpanKey, counters, heat
 from stagehold.specs.outcomes import Decline, Loss
@@ -97,15 +97,13 @@ def put_spent(h: Hand) -> None:
     h.tick(3)
 
 
-class Drifting:
+class Drifting(Solo):
     """A group whose other rank has recorded something else."""
 
     size = 2
 
     def exchange(self, facts: Facts) -> Facts:
-        agreed = facts.copy()
-        agreed[1 - TAIL : 1 - TAIL + DIGEST_WORDS] -= 1
-        return agreed
+        return differing(facts)
 
 
 def diverged(h: Hand) -> None:

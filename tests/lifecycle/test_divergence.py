@@ -8,28 +8,26 @@ from pathlib import Path
 import pytest
 
 from stagehold import AuditLog, Diverged, Engine, Misuse
-from stagehold.lifecycle.facts import DIGEST_WORDS, TAIL
-from stagehold.lifecycle.ranks.solo import Facts
+from stagehold.lifecycle.facts import differing
+from stagehold.lifecycle.ranks.solo import Facts, Solo
 from stagehold.machines.audit import verify
 from stagehold.testing.hand import Hand
 
 
-class Drifting:
-    """A group whose other rank recorded something else from the exchange number `since` on."""
+class Drifting(Solo):
+    """A group whose other rank says something else in exchanges `since` to `until`, and cannot be asked what."""
 
     size = 2
 
-    def __init__(self, since: int) -> None:
+    def __init__(self, since: int, until: int = 1 << 30) -> None:
         self._since = since
+        self._until = until
         self.exchanges = 0
 
     def exchange(self, facts: Facts) -> Facts:
-        """The other rank's digest is the smaller one."""
+        """The other rank's digest is not ours."""
         self.exchanges += 1
-        agreed = facts.copy()
-        if self.exchanges >= self._since:
-            agreed[1 - TAIL : 1 - TAIL + DIGEST_WORDS] -= 1
-        return agreed
+        return differing(facts) if self._since <= self.exchanges <= self._until else facts.copy()
 
 
 def test_a_divergence_stops_the_engine_before_anything_is_applied(hand: Callable[..., Hand]) -> None:
@@ -75,7 +73,7 @@ def test_the_log_of_a_divergence_is_sound(tmp_path: Path, hand: Callable[..., Ha
 
 def test_a_divergence_in_quarantine_costs_the_store_and_nothing_else(hand: Callable[..., Hand]) -> None:
     """The link is let go of in that very tick, holds are dropped, and requests run with what the device holds."""
-    group = Drifting(since=20)
+    group = Drifting(since=20, until=20)
     one = hand(engine_options={"group": group}, divergence_policy="quarantine")
     prompt = one.prompt(4)
     one.put(prompt)
@@ -93,3 +91,17 @@ def test_a_divergence_in_quarantine_costs_the_store_and_nothing_else(hand: Calla
     assert 0 == one.serve(handle).hit_tokens
     assert "DETACHED" == one.engine.attachment.name
     assert one.taken("tick.agreeing.agreed.QUARANTINE") > 0
+
+
+def test_ranks_in_quarantine_whose_device_tiers_part_stop_all_the_same(hand: Callable[..., Hand]) -> None:
+    """There is nothing left to let go of; and no store is attached again before they are started anew."""
+    one = hand(engine_options={"group": Drifting(since=20, until=20)}, divergence_policy="quarantine")
+    one.tick(25)
+    with pytest.raises(Misuse, match="attach: the ranks recorded different things, and go on without a store"):
+        one.engine.attach(one.store)
+
+    other = hand(engine_options={"group": Drifting(since=20)}, divergence_policy="quarantine")
+    with pytest.raises(Diverged):
+        other.tick(30)
+    assert 1 == other.taken("tick.agreeing.agreed.QUARANTINE")
+    assert 1 == other.taken("tick.agreeing.agreed.DIVERGED")

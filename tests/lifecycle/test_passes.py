@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stagehold import RequestState
-from stagehold.lifecycle.facts import TAIL, pack, unpack
+from stagehold.lifecycle.facts import TAIL, Capacity, pack, unpack
 from stagehold.lifecycle.ranks.solo import Solo
 from stagehold.testing.hand import Hand
 
@@ -132,13 +132,21 @@ def test_an_idle_tick_leaves_an_empty_block(hand):
 
 
 def test_facts_pack_and_unpack():
-    """Operations, free staging, and whether every rank closed the same block."""
+    """Operations, what is left on the poorest rank and on the richest, and whether every rank closed the same block."""
     operations = np.arange(24, dtype=np.int64)
-    one, two = pack(operations, 7, b"a" * 16), pack(operations, 5, b"b" * 16)
+    one = pack(operations, b"a" * 16, Capacity(7, 1, 9), mark=5)
+    two = pack(operations, b"b" * 16, Capacity(5, 2, 9), mark=5)
     agreed = unpack(np.minimum(one, two))
-    assert (5, False) == (agreed.staging_free, agreed.same)
+    assert (Capacity(5, 1, 9), Capacity(7, 2, 9), False) == (agreed.least, agreed.most, agreed.same)
     assert unpack(one).same
     assert operations.tolist() == agreed.operations.tolist()
+
+
+def test_operations_in_other_places_are_no_agreement():
+    """The digests are equal, and still the facts would be taken for another operation's."""
+    operations = np.zeros(24, dtype=np.int64)
+    one, two = pack(operations, b"a" * 16, mark=5), pack(operations, b"a" * 16, mark=6)
+    assert not unpack(np.minimum(one, two)).same
 
 
 def test_a_pass_that_only_polls_a_copy_paces_no_retry(hand):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from stagehold.cache.keys import RankCoordinates
 from stagehold.kernels.copies import DeviceBytes, StagingBytes, check_round_trip
 from stagehold.lifecycle.admission import AdmissionRules
 from stagehold.lifecycle.breaker import BreakerData, BreakerRules, LinkData, LinkRules
@@ -63,11 +64,13 @@ class Binding:
         return shadowed(bound)
 
 
-def assemble(config: EngineConfig, sink: Sink, copies: Copies, deliver: Deliver, *, binding: Binding) -> Parts:
+def assemble(
+    config: EngineConfig, sink: Sink, copies: Copies, deliver: Deliver, *, binding: Binding, at: RankCoordinates
+) -> Parts:
     """Build the parts of one engine and bind its machines."""
     journal = Journal(sink=sink)
     kept = journal if config.tier else None  # without ticks nobody would ever close a block
-    core = Core(config, journal, copies, attach_bytes(config))
+    core = Core(config, journal, copies, attach_bytes(config), at)
     launches = LaunchRules(core)
     claims = ClaimRules(core, launches)
     admission = AdmissionRules(core, launches, claims)

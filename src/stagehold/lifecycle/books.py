@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from stagehold.cache.errors import InvariantBroken
 from stagehold.lifecycle.core import Core
+from stagehold.lifecycle.facts import Capacity
 from stagehold.machines import Machine
 from stagehold.specs.attachment import ATTACHMENT
 from stagehold.specs.declare import MachineSpec
@@ -50,13 +51,20 @@ def _sums(core: Core) -> Iterator[Violation]:
     used, own = core.device.size - core.device.free_count, ledger.totals["slots"] - core.reserved
     if used != core.tree.total + own:
         yield Violation("device", f"{used} slots are out: {core.tree.total} in the tree, {own} with requests")
-    if core.room() < 0:
-        yield Violation("device", f"{core.reserved} pages are promised, only {core.room() + core.reserved} can be had")
+    if core.own_room() < 0:
+        can = core.own_room() + core.reserved
+        yield Violation("device", f"{core.reserved} pages are promised, only {can} can be had")
     owned = ledger.totals["staging"] + len(core.host)
     if core.staging.used > owned:
         yield Violation("staging", f"{core.staging.used} pages are out, {owned} have an owner")
     if core.tree.pinned > core.config.pin_cap:
         yield Violation("pins", f"{core.tree.pinned} pages are pinned, the cap is {core.config.pin_cap}")
+    if core.least != core.most and not core.quarantined:
+        yield Violation("ranks", f"left on the poorest rank {_left(core.least)}, on the richest {_left(core.most)}")
+
+
+def _left(capacity: Capacity) -> str:
+    return ", ".join(f"{pages} pages of {name}" for name, pages in capacity._asdict().items())
 
 
 def _owners(core: Core) -> Iterator[Violation]:

@@ -14,7 +14,7 @@ from stagehold.cache.beliefs import Beliefs
 from stagehold.cache.components.full import FULL
 from stagehold.cache.holds import Receipt
 from stagehold.cache.host import HostTier
-from stagehold.cache.keys import Chain, object_name
+from stagehold.cache.keys import ALONE, Chain, RankCoordinates, object_name
 from stagehold.cache.pools import Pool, StagingPool
 from stagehold.cache.stores.protocol import Buffer, Store
 from stagehold.cache.tree import Tree
@@ -22,6 +22,7 @@ from stagehold.lifecycle.clock import Clock
 from stagehold.lifecycle.copies import Bytes, Copies
 from stagehold.lifecycle.data import Plan
 from stagehold.lifecycle.errors import InvariantBroken
+from stagehold.lifecycle.facts import Capacity
 from stagehold.lifecycle.ledger import Ledger
 from stagehold.lifecycle.live import LiveView
 from stagehold.lifecycle.operations import Kind, Operation, Operations
@@ -52,12 +53,20 @@ class Core:
     breaker: Machine
     link: Machine
 
-    def __init__(self, config: EngineConfig, journal: Journal, copies: Copies, tensors: Bytes | None) -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        journal: Journal,
+        copies: Copies,
+        tensors: Bytes | None,
+        at: RankCoordinates = ALONE,
+    ) -> None:
         self.config = config
         self.limits = config.limits
         self.journal = journal
         self.copies = copies
         self.tensors = tensors
+        self.at = at  # where this rank stands, as far as it changes the bytes of a page
         self.store: Store | None = None
         self.former: list[Store] = []  # stores that were replaced while operations of theirs were in flight
         self.device = Pool(config.device_pages, "device")
@@ -81,6 +90,9 @@ class Core:
         self.write_pages = 0  # staging pages that writes own
         self.fetched_tokens = 0  # brought by fetches, since the start
         self.local_tokens = 0  # found in staging instead, since the start
+        self.least = self.most = Capacity(0, 0, 0)  # left on the poorest rank and on the richest, at the last exchange
+        self.short = Capacity(0, 0, 0)  # what this rank had then and the poorest had not: nobody may count on it
+        self.quarantined = False  # the ranks have recorded different things, and go on without the store
         self.news = 0  # moves when a hold parks, a write queues, or something is given back that they may wait for
         self._cascade: deque[tuple[Step, Machine, Any]] = deque()
 
@@ -136,7 +148,7 @@ class Core:
 
     def names(self, keys: Iterable[bytes]) -> list[bytes]:
         """Object names of page keys in the store."""
-        return [object_name(key, component=FULL) for key in keys]
+        return [object_name(key, component=FULL, at=self.at) for key in keys]
 
     def buffers(self, pages: Iterable[int]) -> list[Buffer]:
         """The bytes of staging pages; empty views when no tensors are attached."""
@@ -146,9 +158,18 @@ class Core:
 
     # Room
 
-    def room(self) -> int:
-        """Device pages that may still be promised: free + evictable - promised."""
+    def own_room(self) -> int:
+        """Device pages that this rank may still promise: free + evictable - promised."""
         return self.device.free_count + self.tree.evictable - self.reserved
+
+    def room(self) -> int:
+        """The same on the rank that has the fewest: what every decision asks for."""
+        return self.own_room() - self.short.device
+
+    def capacity(self) -> Capacity:
+        """What this rank has left; on equal ranks all have the same."""
+        staging = self.staging.free_count + self.host.reclaimable
+        return Capacity(staging, self.config.pin_cap - self.tree.pinned, self.own_room())
 
     def allocate_device(self, pages: int) -> list[int]:
         """`pages` slots, evicting as needed. The caller has looked at the room; failing here is a bug."""
@@ -176,8 +197,8 @@ class Core:
         return list(self.tree.slots(chain, start, end)) if duplicates else slots
 
     def staging_free(self) -> int:
-        """Staging pages that can be had now, counting what the host tier would give up."""
-        return self.staging.free_count + self.host.reclaimable
+        """Staging pages that can be had now on every rank, counting what the host tier would give up."""
+        return self.staging.free_count + self.host.reclaimable - self.short.staging
 
     def allocate_staging(self, pages: int) -> list[int]:
         """`pages` staging pages; the caller has looked at `staging_free`."""

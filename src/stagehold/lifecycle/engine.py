@@ -12,7 +12,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from stagehold.cache.keys import Namespace
+from stagehold.cache.keys import ALONE, Namespace, RankCoordinates
 from stagehold.cache.stores.protocol import Store
 from stagehold.kernels.copies import DeviceBytes
 from stagehold.lifecycle import inputs
@@ -21,9 +21,9 @@ from stagehold.lifecycle.breaches import Breaches, OnViolation, shout
 from stagehold.lifecycle.copies import Copies, PromptCopies
 from stagehold.lifecycle.data import Admission, Extension, Handle, NoRoom, Plan, RequestData, Skip
 from stagehold.lifecycle.errors import Misuse
-from stagehold.lifecycle.facts import TAIL
 from stagehold.lifecycle.guard import exclusive
 from stagehold.lifecycle.parts import Parts
+from stagehold.lifecycle.passes import Passes
 from stagehold.lifecycle.ranks.solo import Facts, Group, Solo
 from stagehold.lifecycle.roster import Roster
 from stagehold.lifecycle.snapshots import Snapshot, put_back, take
@@ -51,7 +51,8 @@ class Engine:
     With `parts` and `page_part_bytes` in the configuration the engine holds the KV tensors: the model writes to and
     reads from `device_bytes.tensor`, uint8 [parts, device_pages, page_part_bytes], at the page slots it is given. By
     default a copy between device and staging has happened when the call that made it returns; `copies` says when it
-    is reported as ended. `group` is all ranks that share scheduling; `deliver`, for tests, how much can be spliced.
+    is reported as ended. `group` is all ranks that share scheduling, and `at` where this one stands as far as that
+    changes the bytes of its pages; `deliver`, for tests, how much can be spliced.
 
     `store` is attached at once: its self-test runs in the first ticks, and requests that arrive meanwhile are
     launched when it has passed; what they publish before that is written when it is matched or built upon later.
@@ -69,6 +70,7 @@ class Engine:
         *,
         store: Store | None = None,
         group: Group | None = None,
+        at: RankCoordinates = ALONE,
         sink: Sink | None = None,
         strict: bool = False,
         shadow_oracle: bool = False,
@@ -81,11 +83,11 @@ class Engine:
         self._running: str | None = None
         self._cut: str | None = None  # the call that was interrupted
         self._closed = False
-        self._group = group or Solo()
         self._tally = Tally(sink)
-        self._breaches = Breaches(on_violation)
         binding = Binding(strict=strict, shadow_oracle=shadow_oracle)
-        self._parts: Parts = assemble(config, self._tally.block, copies or PromptCopies(), deliver, binding=binding)
+        kept = copies or PromptCopies()
+        self._parts: Parts = assemble(config, self._tally.block, kept, deliver, binding=binding, at=at)
+        self._passes = Passes(self._parts, group or Solo(), self._tally, Breaches(on_violation))
         self._parts.core.ledger.strict = strict
         self._roster = Roster()
         if store is not None:
@@ -100,15 +102,16 @@ class Engine:
         A pass that only polls a copy gives `advance_retries=False`, equal on all ranks: retries are paced in passes
         that could have admitted. With the tier off (`staging_pages=0`) there is nothing to do, and nothing is done.
         """
-        if not self.config.tier:
-            self._must_be_open("tick")
-            return
-        self._proceed(self._group.exchange(self._poll()), advance_retries=advance_retries)
+        self._must_be_open("tick")
+        if self.config.tier:
+            self._passes.run(advance_retries=advance_retries)
 
     @exclusive
     def poll(self) -> Facts:
         """The first part of `tick`, for loops that do the exchange themselves. Acts on nothing."""
-        return self._poll()
+        self._must_be_open("tick")
+        self._must_have_a_tier("poll")
+        return self._passes.poll()
 
     @exclusive
     def proceed(self, agreed: Facts, *, advance_retries: bool = True) -> None:
@@ -116,40 +119,7 @@ class Engine:
         self._refuse_visits("proceed")
         if self._parts.tick.state is not TickState.AGREEING:
             raise Misuse("proceed: expected a poll before it, whose facts were agreed on")
-        self._proceed(agreed, advance_retries=advance_retries)
-
-    def _poll(self) -> Facts:
-        self._must_be_open("tick")
-        self._must_have_a_tier("poll")
-        parts = self._parts
-        if parts.core.visits:
-            names = ", ".join(str(plan.handle) for plan in parts.core.visits.values())
-            raise Misuse(f"tick: visits are open ({names}); end each with commit or release in its own pass")
-        if parts.tick.state is TickState.AGREEING:
-            raise Misuse("tick: the exchange of the pass before has not ended; give what was agreed on to proceed, "
-                         "or close this engine")  # fmt: skip
-        parts.silent.tick(parts.tick)
-        facts = parts.phases.poll()
-        parts.silent.polled(parts.tick)
-        return facts
-
-    def _proceed(self, agreed: Facts, *, advance_retries: bool = True) -> None:
-        parts, step = self._parts, self._parts.silent
-        parts.agree(inputs.agreed("proceed", agreed, 3 * self.config.operation_window + TAIL))
-        parts.phases.apply(agreed, advance_retries=advance_retries)
-        step.applied(parts.tick)
-        parts.phases.time()
-        step.timed(parts.tick)
-        parts.phases.issue()
-        step.issued(parts.tick)
-        try:
-            parts.phases.record()
-        finally:  # the block is closed, whatever the sink makes of it
-            step.recorded(parts.tick)
-        self._check()
-
-    def _check(self) -> None:
-        self._tally.violations += self._breaches.look(self._parts.core)
+        self._passes.proceed(agreed, advance_retries=advance_retries)
 
     # Requests that wait
 
@@ -248,6 +218,8 @@ class Engine:
     def _attach(self, store: Store) -> None:
         self._must_have_a_tier("attach")
         core, store = self._parts.core, inputs.usable("attach", store)
+        if core.quarantined:
+            raise Misuse("attach: the ranks recorded different things, and go on without a store; start them anew")
         if core.link.state is not AttachmentState.DETACHED:
             raise Misuse(f"attach: a store is {core.link.state.name.lower()}; detach it and tick until it is detached")
         if core.store is not None and core.store is not store:
@@ -305,7 +277,7 @@ class Engine:
                 break
             if pause is not None:
                 pause()
-            self._proceed(self._group.exchange(self._poll()))
+            self._passes.run()
         self._parts.drop_queued()
         return max(0, pending - (self.stats().stored_pages - before))
 
@@ -339,13 +311,13 @@ class Engine:
         parts.run_out()
         core.host.flush()
         parts.stop()
-        self._check()
+        self._passes.check()
 
     def _must_be_open(self, call: str) -> None:
         if self._closed:
             raise Misuse(f"{call}: this engine is closed")
         if self._parts.tick.state is TickState.STOPPED:
-            raise Misuse(f"{call}: the ranks diverged, and this engine has stopped; close it")
+            raise Misuse(f"{call}: {self._passes.stopped_by}, and this engine has stopped; close it")
         if self._cut is not None or self._parts.tick.state in MID_PASS:
             raise Misuse(f"{call}: {self._cut or 'tick'} was cut short and has left its work half done; "
                          "restore a snapshot, or close this engine")  # fmt: skip

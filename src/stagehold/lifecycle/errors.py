@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from stagehold.cache.errors import InvariantBroken
+
+if TYPE_CHECKING:
+    from stagehold.lifecycle.ranks.testimony import Divergence
 
 __all__ = [
     "Diverged",
     "InvariantBroken",
     "Misuse",
     "PartialDelivery",
+    "RankLost",
     "Reentered",
     "StageholdError",
     "UnknownHandle",
@@ -37,7 +43,26 @@ class UnknownHandle(Misuse):
 
 
 class Diverged(StageholdError):
-    """Ranks did not record the same tick. Nothing of the tick that found it was applied; what is left is to close."""
+    """Ranks did not record the same tick. Nothing of the tick that found it was applied; what is left is to close.
+
+    `divergence` says between which ranks, the first record that differs, and what each has in flight; it is None
+    where no other rank could be asked.
+    """
+
+    def __init__(self, what: str, divergence: Divergence | None = None) -> None:
+        super().__init__(what)
+        self.divergence = divergence
+
+
+class RankLost(StageholdError):
+    """A rank of the group is silent or gone, so that nothing can be agreed on; what is left is to close.
+
+    `ranks` are the ranks that are known to be missing, ascending; empty where nobody can tell.
+    """
+
+    def __init__(self, what: str, ranks: tuple[int, ...] = ()) -> None:
+        super().__init__(what)
+        self.ranks = ranks
 
 
 class PartialDelivery(StageholdError):

@@ -72,7 +72,8 @@ class HoldRules:
             return IoCommit.NO_ANCHOR
         if live > core.config.pin_cap:
             return IoCommit.TOO_LARGE_TO_PIN
-        over_cap = core.tree.pinned + core.live.pin_cost(data.chain, live) > core.config.pin_cap
+        pinned = core.tree.pinned + core.short.pins
+        over_cap = pinned + core.live.pin_cost(data.chain, live) > core.config.pin_cap
         if over_cap or core.live.protect_cost(data.chain, live) > core.room():
             return IoCommit.PIN_FULL
         return IoCommit.PINNED

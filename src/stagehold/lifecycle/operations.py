@@ -31,6 +31,11 @@ class Kind(StrEnum):
     PROBE = "probe"
 
 
+KINDS = tuple(Kind)
+
+_ODD = 0x9E3779B97F4A7C15
+_MARK = (1 << 40) - 1
+
 COPIES = (Kind.LOAD, Kind.COPY)
 """Operations that no store is asked for, so that no store has anything to say about them."""
 
@@ -51,6 +56,13 @@ class Operation:
     place: int = -1
     good: int = 0
     fault: bool = False
+    proof: Callable[[], bool] | None = None
+    """What else must hold here for its pages to be good; looked at once, when the store says that it has ended."""
+
+    @property
+    def mark(self) -> int:
+        """This operation in this place, 40 bits: the sum over all of them tells whether two ranks fly the same."""
+        return (self.number * _ODD + self.place * 8 + KINDS.index(self.kind)) * _ODD & _MARK
 
 
 DONE, GOOD, FAULT = 0, 1, 2
@@ -68,6 +80,8 @@ class Operations:
     _local: NDArray[np.int64] = field(init=False)
     _noted: set[int] = field(default_factory=set)  # places of which something is known here
     _next: int = 0
+    mark: int = 0
+    """The sum of the marks of all operations that have places, 40 bits: which operations these are, and where."""
 
     def __post_init__(self) -> None:
         self._local = np.zeros((3, self.window), dtype=np.int64)
@@ -91,6 +105,7 @@ class Operations:
             operation = self.waiting.popleft()
             operation.place = heappop(self._free)
             self._placed[operation.place] = operation
+            self.mark = (self.mark + operation.mark) & _MARK
             self._send(operation)
 
     def _send(self, operation: Operation) -> None:
@@ -120,6 +135,8 @@ class Operations:
                 continue
             good = int(item.good)
             honest = 0 <= good <= operation.keys
+            if item.done and operation.proof is not None and not operation.proof():
+                good = 0
             fault = not honest or any(v.is_fault for v in item.verdicts)
             self._noted.add(operation.place)
             self._local[DONE, operation.place] = bool(item.done)
@@ -162,10 +179,23 @@ class Operations:
             self.retire(operation)
         return sorted(ended, key=lambda operation: operation.number)
 
+    def told(self) -> list[str]:
+        """Every live operation by number, and what is known of it here, for people."""
+        return [self._told(operation) for _, operation in sorted(self.live.items())]
+
+    def _told(self, operation: Operation) -> str:
+        who = f"{operation.number} {operation.kind} of {operation.owner}"
+        if operation.place < 0:
+            return f"{who} waits"
+        done, good, fault = self._local[:, operation.place].tolist()
+        state = ("failed" if fault else "done") if done else "flies"
+        return f"{who} at {operation.place} {state}, {good} good"
+
     def retire(self, operation: Operation) -> None:
         """The operation is over: its place can be used by another from the next exchange on."""
         del self._placed[operation.place]
         del self.live[operation.number]
+        self.mark = (self.mark - operation.mark) & _MARK
         self._local[:, operation.place] = 0
         self._noted.discard(operation.place)
         heappush(self._free, operation.place)

@@ -1,4 +1,4 @@
-"""What an engine is made of, and the acts in which more than one part has a share: agree, drop, run out, stop.
+"""What an engine is made of, and the acts in which more than one part has a share: drop, run out, stop.
 
 Owns the rules of *tick*, whose two steppers it holds. It is put together in `assembly`, and decides nothing that the
 rules of another machine decide.
@@ -7,14 +7,12 @@ rules of another machine decide.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from stagehold.lifecycle.core import Core
-from stagehold.lifecycle.errors import Diverged
-from stagehold.lifecycle.facts import unpack
 from stagehold.lifecycle.holds import HoldRules
 from stagehold.lifecycle.launch import LaunchRules
-from stagehold.lifecycle.ranks.solo import Facts
+from stagehold.lifecycle.ranks.testimony import Divergence
 from stagehold.lifecycle.running import Running
 from stagehold.lifecycle.tick import Tick
 from stagehold.lifecycle.visits import Visits
@@ -26,21 +24,35 @@ from stagehold.specs.tick import TickState
 from stagehold.specs.write import WriteState
 
 
+class Compared(NamedTuple):
+    """Whether the ranks recorded the same, and where they part if that could be found."""
+
+    same: bool
+    divergence: Divergence | None = None
+
+
 class TickRules:
     """Decision `agreed`; effects of the two rows that are recorded."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
 
-    def agreed(self, _m: Machine, facts: Any) -> Agreed:
-        """SAME when every rank closed the same block last; what else happens is the policy's."""
-        if unpack(facts).same:
+    def agreed(self, _m: Machine, found: Compared) -> Agreed:
+        """SAME when every rank closed the same block last; what else happens is the policy's, where it has a choice.
+
+        Ranks whose device tiers differ cannot go on without the store either, and those that are in quarantine have
+        nothing left to let go of.
+        """
+        core, divergence = self.core, found.divergence
+        if found.same:
             return Agreed.SAME
-        stop = self.core.config.divergence_policy is DivergencePolicy.STOP
-        return Agreed.DIVERGED if stop else Agreed.QUARANTINE
+        salvageable = not core.quarantined and (divergence is None or divergence.salvageable)
+        stop = core.config.divergence_policy is DivergencePolicy.STOP
+        return Agreed.DIVERGED if stop or not salvageable else Agreed.QUARANTINE
 
     def quarantine(self, _m: Machine, _arg: Any) -> None:
         """Go on without the store tier: every rank detaches in this very tick, before it applies anything."""
+        self.core.quarantined = True
         if self.core.link.state in (AttachmentState.ATTACHING, AttachmentState.ATTACHED):
             self.core.post(self.core.steps.attachment.detach, self.core.link)
 
@@ -61,14 +73,6 @@ class Parts:
     tick: Machine
     silent: Stepper  # steps the ordinary pass, which leaves no record
     recorded: Stepper  # steps what stops a pass, or changes what it does
-
-    def agree(self, agreed: Facts) -> None:
-        """Ranks that did not record the same stop here, before anything of this tick is applied."""
-        step = self.silent if unpack(agreed).same else self.recorded
-        if step.agreed(self.tick, agreed) is Agreed.DIVERGED:
-            self.phases.record()
-            raise Diverged(f"tick {self.core.clock.tick}: the ranks' blocks of the tick before are not the same")
-        self.core.settle()
 
     def drop_all(self) -> None:
         """Every hold and write that is not bound to an IO is told to stop."""

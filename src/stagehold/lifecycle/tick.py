@@ -13,11 +13,11 @@ from typing import assert_never
 from stagehold.cache.stores.protocol import Store
 from stagehold.lifecycle.breaker import BreakerRules, LinkRules
 from stagehold.lifecycle.core import Core
-from stagehold.lifecycle.facts import TAIL, pack
+from stagehold.lifecycle.facts import TAIL, Agreement, Capacity, Facts, pack
 from stagehold.lifecycle.holds import PASSES_BEFORE_ELDERS_FIRST, HoldRules
 from stagehold.lifecycle.launch import LaunchRules
 from stagehold.lifecycle.operations import Kind, Operation
-from stagehold.lifecycle.ranks.solo import Facts
+from stagehold.lifecycle.ranks.testimony import device_digest, start_digest
 from stagehold.machines import Block, Machine
 from stagehold.specs.attachment import AttachmentState
 from stagehold.specs.hold import HoldState
@@ -55,6 +55,7 @@ class Tick:
         self.link_rules = link
         self.arrivals: deque[Machine] = deque()  # requests that have not been launched yet, in order of arrival
         self._mute: set[str] = set()  # names of the stores whose last poll raised
+        self._had = Capacity(0, 0, 0)  # what this rank had left at the last poll
         self._looked_at = -1  # what `Core.news` was when parked holds and queued writes were last looked at
 
     # Polling
@@ -67,7 +68,15 @@ class Tick:
         for store in (*core.former, core.store):
             if store is not None:
                 self._hear(store)
-        return pack(core.operations.facts(), core.staging.free_count, core.journal.digest)
+        self._had = core.capacity()
+        return pack(core.operations.facts(), self._to_compare(), self._had, core.operations.mark)
+
+    def _to_compare(self) -> bytes:
+        """What must be the same on every rank: the last block; before the first one, how the engine was started."""
+        core = self.core
+        if core.quarantined:
+            return device_digest(core)
+        return core.journal.digest if core.journal.next_index else start_digest(core)
 
     def _hear(self, store: Store) -> None:
         """A store that raises, or says what is no progress, has no news: what it was asked runs into its limits."""
@@ -84,10 +93,17 @@ class Tick:
 
     # Applying
 
+    def agreed(self, found: Agreement) -> None:
+        """From here on nobody counts on more than the poorest rank has."""
+        core, had, least = self.core, self._had, found.least
+        core.least, core.most = least, found.most
+        core.short = Capacity(*(own - few for own, few in zip(had, least, strict=True)))
+
     def apply(self, agreed: Facts, *, advance_retries: bool) -> None:
-        """Agreed facts become events, by operation number."""
-        self.core.pacing.tick += advance_retries
-        for operation in self.core.operations.apply(agreed[:-TAIL]):
+        """Agreed facts become events, by operation number; in quarantine each rank runs out its own IO."""
+        core = self.core
+        core.pacing.tick += advance_retries
+        for operation in core.operations.apply(core.operations.facts() if core.quarantined else agreed[:-TAIL]):
             self.end(operation)
         self.core.operations.place()
 

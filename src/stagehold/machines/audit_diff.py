@@ -62,7 +62,7 @@ def diff(a: Path, b: Path, machines: tuple[MachineSpec, ...] = MACHINES) -> Diff
     for ours, theirs in zip_longest(blocks(a), blocks(b)):
         if ours is None or theirs is None:
             return _ended(ours, theirs)
-        found = _parted(ours.block, theirs.block, machines)
+        found = parted(ours.block, theirs.block, machines)
         if found is not None:
             return found
     return None
@@ -76,7 +76,8 @@ def _ended(ours: Placed | None, theirs: Placed | None) -> Difference:
     return Difference(Differs.LENGTH, further.block.index, further.block.tick, "", "", *texts)
 
 
-def _parted(ours: Block, theirs: Block, machines: tuple[MachineSpec, ...]) -> Difference | None:
+def parted(ours: Block, theirs: Block, machines: tuple[MachineSpec, ...] = MACHINES) -> Difference | None:
+    """The first difference between two blocks of the same place; None where they tell the same."""
     place = ours.index, ours.tick
     if ours.declaration != theirs.declaration:
         texts = ours.declaration.hex(), theirs.declaration.hex()
