@@ -13,17 +13,21 @@ from typing import Any
 
 
 class CopyLane:
-    """Copies under way on one device. Tickets ascend from 0, and finish in their order."""
+    """Copies under way on one device. Tickets ascend from 0, and finish in their order.
 
-    def __init__(self, device: str = "cpu") -> None:
-        self._stream: Any = None
-        if not device.startswith("cpu"):
+    `streams` is what streams and events come from: torch.cuda where the device is not the CPU.
+    """
+
+    def __init__(self, device: str = "cpu", streams: Any = None) -> None:
+        if streams is None and not device.startswith("cpu"):
             import torch
 
-            self._stream = torch.cuda.Stream(device=device)  # type: ignore[no-untyped-call]
+            streams = torch.cuda
+        self._streams = streams
+        self._stream: Any = None if streams is None else streams.Stream(device=device)
         self._next_ticket = 0
         self._under_way: deque[tuple[int, Any]] = deque()
-        self._steps: list[Any] = []  # an event for each step of the youngest copy, on CUDA
+        self._steps: list[Any] = []  # an event for each step of the youngest copy, where there are streams
 
     @property
     def submitted(self) -> int:
@@ -64,9 +68,7 @@ class CopyLane:
         A copy of fewer steps is waited for as a whole. On the CPU all of it has happened.
         """
         if self._steps:
-            import torch
-
-            torch.cuda.current_stream(self._stream.device).wait_event(self._steps[min(step, len(self._steps) - 1)])
+            self._current().wait_event(self._steps[min(step, len(self._steps) - 1)])
 
     def poll(self) -> list[int]:
         """Return the tickets that finished since the last poll, ascending. Never blocks."""
@@ -86,15 +88,16 @@ class CopyLane:
         return [ticket for ticket, _ in self._under_way]
 
     def _queue(self, copy: Callable[[], Iterator[None]], behind: CopyLane | None) -> Any:
-        import torch
-
         # The forward that wrote the bytes is on the current stream; the copy must not overtake it.
-        self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
+        self._stream.wait_stream(self._current())
         if behind is not None:
             self._stream.wait_stream(behind._stream)  # noqa: SLF001 - a lane's own kind
-        with torch.cuda.stream(self._stream):
+        with self._streams.stream(self._stream):
             self._steps = [self._stream.record_event() for _ in copy()]
             return self._stream.record_event()
+
+    def _current(self) -> Any:
+        return self._streams.current_stream(self._stream.device)
 
 
 def _is_over(event: Any) -> bool:

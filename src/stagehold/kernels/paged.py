@@ -42,7 +42,7 @@ def move(  # type: ignore[no-untyped-def]  # noqa: PLR0917
     `words` are the words of one part; word w of part p of page q lies at q x (source|target)_page +
     p x (source|target)_part + w. Page indices are int64. Programs take blocks of words in turn.
     """
-    blocks = tl.cdiv(words, BLOCK)
+    blocks = (words + BLOCK - 1) // BLOCK
     for job in tl.range(tl.program_id(0), n_pages * n_parts * blocks, tl.num_programs(0)):
         at = job % blocks * BLOCK + tl.arange(0, BLOCK)
         part = (first_part + job // blocks % n_parts).to(tl.int64)
