@@ -12,9 +12,13 @@ import gguf
 import numpy as np
 import pytest
 import torch
+from transformers.cache_utils import DynamicCache
 
+from stagehold.cache.components.full import FULL
 from stagehold.serving.model.gguf import GgufError, read_gguf
-from stagehold.serving.model.llama_gguf import _library_name, llama_config, llama_weights
+from stagehold.serving.model.layouts import layout_of
+from stagehold.serving.model.llama_gguf import _library_name, llama_config, llama_weights, load_llama
+from stagehold.serving.model.paged import TransformersModel
 from stagehold.serving.model.smollm import Loaded, find_smollm, load_smollm
 from stagehold.serving.model.tokenizer import build_tokenizer
 
@@ -23,6 +27,8 @@ import json, resource, time
 import torch
 from transformers import LlamaForCausalLM
 from tokenizers import Tokenizer
+from stagehold.serving.model.layouts import layout_of
+from stagehold.serving.model.paged import TransformersModel
 from stagehold.serving.model.smollm import find_smollm, load_smollm
 start = time.perf_counter()
 loaded = load_smollm(find_smollm())
@@ -125,3 +131,32 @@ def test_it_is_ready_soon_and_small() -> None:
 
     assert seconds <= 12
     assert peak_bytes <= 1.2e9
+
+
+@pytest.mark.parametrize("cut", [64, 192, 256, 304])
+def test_a_cut_at_a_page_gives_the_bits_of_the_same_two_calls(cut: int, loaded: Loaded) -> None:
+    """Real weights from paged pools, against the library's own cache; and one call for both is no further than 1e-4."""
+    page = layout_of(loaded.model.config, 16, torch.float32).components[FULL]
+    pools = {FULL: page.pool(24)}
+    paged, slots = TransformersModel(loaded.model, 16, pools), {FULL: np.random.default_rng(0).permutation(24)}
+    tokens = loaded.chat.prompt([Path(__file__).read_text()])[:320]
+    cache = DynamicCache(config=loaded.model.config)
+    for part in (tokens[:cut], tokens[cut:]):
+        ids = torch.from_numpy(part.astype(np.int64))[None]
+        with torch.inference_mode():
+            expected = loaded.model(input_ids=ids, cache=cache, use_cache=True, logits_to_keep=1).logits[0, -1]
+
+    paged.forward(tokens[:cut], 0, slots)
+
+    assert torch.equal(expected, paged.forward(tokens[cut:], cut, slots))
+    assert float((paged.forward(tokens, 0, slots) - expected).abs().max()) <= 1e-4
+
+
+def test_a_file_that_lacks_a_tensor_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name and the shape that were expected are said."""
+    file = read_gguf(path)
+    monkeypatch.setattr("stagehold.serving.model.llama_gguf.dequantise", lambda _, tensor: torch.empty(tensor.shape))
+    del file.tensors["output_norm.weight"]
+
+    with pytest.raises(GgufError, match=r"expected model.norm.weight of shape \(576,\), found none"):
+        load_llama(file)
