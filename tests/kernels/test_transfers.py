@@ -51,6 +51,16 @@ def test_a_mark_covers_what_was_sent_off_before_it(machine):
     assert (True, True) == (t.ended(first), t.ended(second))
 
 
+def test_memory_is_not_given_up_under_a_copy(machine):
+    """Whoever lets go of the transfers waits for what is under way."""
+    t = small()
+    t.device.loads.__init__("sim", machine)
+    t.load([0], [0])
+    assert machine.all[1].queue
+    del t
+    assert not machine.all[1].queue
+
+
 def test_on_the_cpu_every_copy_has_ended_at_once():
     """There is nothing to wait for, and waiting for a layer is allowed."""
     t = small()

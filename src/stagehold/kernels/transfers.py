@@ -6,6 +6,7 @@ a buffer is free. On the CPU every copy has ended when the call returns, and the
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -44,6 +45,7 @@ class Transfers:
     def __init__(self, device: DeviceBytes, staging: StagingBytes) -> None:
         self.device = device
         self.staging = staging
+        weakref.finalize(self, _settle, device)  # memory is not given up under a copy, however an engine ends
 
     def load(self, pages: Sequence[int], slots: Sequence[int]) -> None:
         """Send staging pages to device slots, in order, layer by layer: see `DeviceBytes.wait_layer`."""
@@ -74,8 +76,12 @@ class Transfers:
 
     def settle(self) -> None:
         """Wait until every copy has ended: before the tensors are read by the host, or given up."""
-        self.device.loads.drain()
-        self.device.saves.drain()
+        _settle(self.device)
+
+
+def _settle(device: DeviceBytes) -> None:
+    device.loads.drain()
+    device.saves.drain()
 
 
 def attach(

@@ -55,7 +55,7 @@ class LaneCopies:
     def poll(self, tick: int) -> list[int]:  # noqa: ARG002
         """Operations whose copies have all ended."""
         ended = []
-        while self._sent and all(map(Transfers.ended, self._transfers, self._sent[0][1])):
+        while self._sent and all(one.ended(mark) for one, mark in zip(self._transfers, self._sent[0][1], strict=True)):
             ended.append(self._sent.popleft()[0])
         return ended
 
