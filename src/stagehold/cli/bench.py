@@ -91,6 +91,27 @@ def tree(
     show(figures, as_json=as_json)
 
 
+@app.command("copy")
+def copy(
+    *,
+    page_bytes: Annotated[int, typer.Option(min=1, help="Bytes of a page.")] = 1 << 20,
+    parts: Annotated[int, typer.Option(min=1, help="Pieces of a page in a layer-first pool.")] = 32,
+    pages: Annotated[int, typer.Option(min=1, help="Pages in one copy.")] = 64,
+    as_json: AsJson = False,
+) -> None:
+    """Gather and scatter between device pool and staging, against a plain copy, one thread."""
+    from stagehold.lab.bench.copy import bench_copy, ratios
+
+    if page_bytes % parts:
+        raise BadInput(f"--parts {parts}: expected a divisor of --page-bytes {page_bytes}")
+    figures = bench_copy(page_bytes, parts, pages=pages)
+    if as_json:
+        show(figures, as_json=True)
+        return
+    for line in ratios(figures):
+        typer.echo(line)
+
+
 def show(figures: Mapping[str, Any], *, as_json: bool) -> None:
     """Print a bench's figures; tables within them are printed row by row."""
     if as_json:

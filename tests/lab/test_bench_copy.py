@@ -1,0 +1,75 @@
+"""The copy bench: its rows, its bars, and that it would see a form that is slow or wrong."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from stagehold.cli.main import app
+from stagehold.lab.bench import copy as bench
+
+MIB = 1 << 20
+
+
+def test_both_layouts_have_their_row():
+    """Rates are positive, and the shares are those of the rates."""
+    figures = bench.bench_copy(4096, 8, pages=4, rounds=2)
+    assert [("like", 1), ("across", 8)] == [(row["layout"], row["parts"]) for row in figures["rows"]]
+    assert (4096, 4, 2) == (figures["page_bytes"], figures["pages"], figures["rounds"])
+    for row in figures["rows"]:
+        assert min(row["copy"], row["gather"], row["scatter"]) > 0
+        assert row["gather_of_copy"] == pytest.approx(row["gather"] / row["copy"])
+        assert row["scatter_of_copy"] == pytest.approx(row["scatter"] / row["copy"])
+    assert len(list(bench.ratios(figures))) == 2
+
+
+def test_copies_reach_their_bars():
+    """Pages of 1 MiB: 0.7 of a plain copy for like layouts, 0.5 across."""
+    like, across = bench.bench_copy(MIB, 32, pages=16, rounds=12)["rows"]
+    assert min(like["gather_of_copy"], like["scatter_of_copy"]) >= 0.7
+    assert min(across["gather_of_copy"], across["scatter_of_copy"]) >= 0.5
+
+
+def test_a_slow_form_misses_its_bar(monkeypatch):
+    """Planted: the obvious way to write it, one expression over all axes."""
+
+    def fancy(device, slots, staging, pages) -> None:
+        staging.paged[pages] = device.tensor[:, slots].transpose(0, 1)
+
+    monkeypatch.setattr(bench, "gather", fancy)
+    _, across = bench.bench_copy(MIB, 32, pages=16, rounds=4)["rows"]
+    assert across["gather_of_copy"] < 0.5
+
+
+def test_a_wrong_form_has_no_rate(monkeypatch):
+    """Planted: parts in the wrong order."""
+
+    def backwards(staging, pages, device, slots) -> None:
+        device.array()[:, slots] = np.flip(staging.array()[pages], axis=1).swapaxes(0, 1)
+
+    monkeypatch.setattr(bench, "scatter", backwards)
+    with pytest.raises(bench.CopyFailed, match="pages of 4 parts did not come back"):
+        bench.bench_copy(4096, 4, pages=4, rounds=1)
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(app, ["bench", "copy", *arguments])
+
+
+def test_the_command_prints_one_object_or_a_line_for_each_row():
+    """With the sizes that it is given."""
+    small = ("--page-bytes", "4096", "--parts", "4", "--pages", "2")
+    assert 4096 == json.loads(run(*small, "--json").stdout)["page_bytes"]
+    lines = run(*small).stdout.splitlines()
+    assert ["like layouts, 1 parts", "across layouts, 4 parts"] == [line.split(":")[0] for line in lines]
+
+
+def test_parts_that_do_not_divide_a_page_are_refused():
+    """One line, exit status 2."""
+    done = run("--parts", "3")
+    assert (2, "stagehold: --parts 3: expected a divisor of --page-bytes 1048576\n") == (done.exit_code, done.stderr)
+    with pytest.raises(ValueError, match="3 parts in a page of 10 bytes: expected a divisor"):
+        bench.bench_copy(10, 3)
