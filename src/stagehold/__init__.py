@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stagehold.cache.keys import Chain, Namespace
+    from stagehold.cache.keys import Chain, Namespace, RankCoordinates
     from stagehold.lifecycle.data import Admission, Extension, Handle, NoRoom, Plan, Skip
     from stagehold.lifecycle.engine import Engine
     from stagehold.lifecycle.errors import (
@@ -18,11 +18,16 @@ if TYPE_CHECKING:
         InvariantBroken,
         Misuse,
         PartialDelivery,
+        RankLost,
         Reentered,
         StageholdError,
         UnknownHandle,
         WrongThread,
     )
+    from stagehold.lifecycle.ranks.group import Group
+    from stagehold.lifecycle.ranks.in_process import InProcess
+    from stagehold.lifecycle.ranks.solo import Solo
+    from stagehold.lifecycle.ranks.torch_group import TorchGroup
     from stagehold.lifecycle.snapshots import Snapshot
     from stagehold.lifecycle.stats import Stats
     from stagehold.machines.logs import AuditLog
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
     from stagehold.specs.limits import Limits
     from stagehold.specs.outcomes import (
         AdmissionOutcome,
+        DivergencePolicy,
         HostMode,
         Loss,
         PrefetchPolicy,
@@ -42,7 +48,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "stagehold.cache.keys": ("Chain", "Namespace"),
+    "stagehold.cache.keys": ("Chain", "Namespace", "RankCoordinates"),
     "stagehold.lifecycle.data": ("Admission", "Extension", "Handle", "NoRoom", "Plan", "Skip"),
     "stagehold.lifecycle.engine": ("Engine",),
     "stagehold.lifecycle.errors": (
@@ -50,11 +56,16 @@ _HOMES = {
         "InvariantBroken",
         "Misuse",
         "PartialDelivery",
+        "RankLost",
         "Reentered",
         "StageholdError",
         "UnknownHandle",
         "WrongThread",
     ),
+    "stagehold.lifecycle.ranks.group": ("Group",),
+    "stagehold.lifecycle.ranks.in_process": ("InProcess",),
+    "stagehold.lifecycle.ranks.solo": ("Solo",),
+    "stagehold.lifecycle.ranks.torch_group": ("TorchGroup",),
     "stagehold.lifecycle.snapshots": ("Snapshot",),
     "stagehold.lifecycle.stats": ("Stats",),
     "stagehold.machines.logs": ("AuditLog",),
@@ -63,6 +74,7 @@ _HOMES = {
     "stagehold.specs.limits": ("Limits",),
     "stagehold.specs.outcomes": (
         "AdmissionOutcome",
+        "DivergencePolicy",
         "HostMode",
         "Loss",
         "PrefetchPolicy",
@@ -80,11 +92,14 @@ __all__ = [
     "AuditLog",
     "Chain",
     "Diverged",
+    "DivergencePolicy",
     "Engine",
     "EngineConfig",
     "Extension",
+    "Group",
     "Handle",
     "HostMode",
+    "InProcess",
     "InvariantBroken",
     "Limits",
     "Loss",
@@ -94,13 +109,17 @@ __all__ = [
     "PartialDelivery",
     "Plan",
     "PrefetchPolicy",
+    "RankCoordinates",
+    "RankLost",
     "Reentered",
     "RequestState",
     "Skip",
     "SkipReason",
     "Snapshot",
+    "Solo",
     "StageholdError",
     "Stats",
+    "TorchGroup",
     "UnknownHandle",
     "WritePolicy",
     "WrongThread",

@@ -78,9 +78,13 @@ class Stage:
             store=self.store,
             sink=self.blocks.append,
             strict=True,
-            copies=LateCopies(self.seed + self._stores, self.shape.copy_ticks),
             deliver=self.delivery,
+            **self.engine_options(),
         )
+
+    def engine_options(self) -> dict[str, Any]:
+        """What else the engine is given: copies that end late."""
+        return {"copies": LateCopies(self.seed + self._stores, self.shape.copy_ticks)}
 
     def _new_store(self, medium: Medium) -> WatchedStore:
         self._stores += 1

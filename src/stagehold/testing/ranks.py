@@ -1,0 +1,193 @@
+"""Several ranks in one process: programs that take turns, drawn from a seed, and Worlds that are ranks of one group.
+
+Owns who runs when. Each rank has a thread, since an engine belongs to one, but only one of them runs at a time, and
+it goes on until it waits for the others in an exchange: the same seed gives the same run.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from stagehold.cache.stores.protocol import Progress
+from stagehold.cache.stores.simulated import Delays, Medium, Rates
+from stagehold.lifecycle.ranks.group import Group
+from stagehold.lifecycle.ranks.in_process import InProcess, Member
+from stagehold.testing.shapes import WorldShape, drawn
+from stagehold.testing.stage import act
+from stagehold.testing.steps import Walk
+from stagehold.testing.watched import LateCopies, WatchedStore
+from stagehold.testing.world import World
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    """How one rank's program ended: with a value, or with what it raised."""
+
+    value: T | None
+    error: BaseException | None
+
+
+class Turns:
+    """Runs programs one at a time; `pause` lets another one go on, drawn from the seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._dice = random.Random(f"turns {seed}")  # noqa: S311 - reproducible on purpose
+        self._gates: dict[int, threading.Semaphore] = {}
+        self._alive: list[int] = []
+        self._running = 0
+
+    def pause(self) -> None:
+        """Let another program go on; returns when it is this one's turn again."""
+        mine = self._running
+        others = [rank for rank in self._alive if rank != mine]
+        if others:
+            self._pass_to(self._dice.choice(others))
+            self._gates[mine].acquire()
+
+    def _pass_to(self, rank: int) -> None:
+        self._running = rank
+        self._gates[rank].release()
+
+    def run(self, programs: Sequence[Callable[[], T]], left: Callable[[int], None]) -> list[Outcome[T]]:
+        """Run all programs to their ends; `left(rank)` is told of each that has ended."""
+        outcomes: dict[int, Outcome[T]] = {}
+        over = threading.Semaphore(0)
+        self._gates = {rank: threading.Semaphore(0) for rank in range(len(programs))}
+        self._alive = list(self._gates)
+
+        def body(rank: int) -> None:
+            self._gates[rank].acquire()
+            try:
+                outcomes[rank] = Outcome(programs[rank](), None)
+            except BaseException as error:  # noqa: BLE001 - handed to whoever runs the ranks
+                outcomes[rank] = Outcome(None, error)
+            left(rank)
+            self._alive.remove(rank)
+            if self._alive:
+                self._pass_to(self._dice.choice(self._alive))
+            else:
+                over.release()
+
+        threads = [threading.Thread(target=body, args=(rank,), name=f"rank {rank}") for rank in self._gates]
+        for thread in threads:
+            thread.start()
+        self._pass_to(self._dice.choice(self._alive))
+        over.acquire()
+        for thread in threads:
+            thread.join()
+        return [outcomes[rank] for rank in range(len(programs))]
+
+
+def in_turns(size: int, seed: int, program: Callable[[Member], T]) -> tuple[InProcess, list[Outcome[T]]]:
+    """Run `program` once for each rank of a group in this process; the group, and how each rank ended."""
+    turns = Turns(seed)
+    group = InProcess(size, turns.pause)
+    programs = [lambda rank=rank: program(group.member(rank)) for rank in range(size)]
+    return group, turns.run(programs, group.leave)
+
+
+def values(outcomes: Sequence[Outcome[T]]) -> list[T]:
+    """What all programs returned; the first error that is no echo of another rank's end is raised instead."""
+    errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+    if errors:
+        raise min(errors, key=lambda error: type(error).__name__ == "RankLost")
+    return [outcome.value for outcome in outcomes]  # type: ignore[misc]
+
+
+class DisorderlyStore(WatchedStore):
+    """One rank's view of its store: what it reports of a tick comes in an order of its own."""
+
+    def __init__(self, seed: int, shape: WorldShape, medium: Medium) -> None:
+        super().__init__(seed, shape, medium)
+        self._order = random.Random(f"order {seed}")  # noqa: S311 - reproducible on purpose
+
+    def poll(self, tick: int) -> list[Progress]:
+        """See `Store.poll`, but for the order."""
+        reports = super().poll(tick)
+        self._order.shuffle(reports)
+        return reports
+
+
+class RankWorld(World):
+    """A World that is one rank of a group: the same acts as on every rank, on a store and at a speed of its own.
+
+    What befalls the store (lost and damaged pages, failures, stalls) befalls each rank or not, as its own dice fall.
+    """
+
+    def __init__(self, seed: int, shape: WorldShape, group: Group) -> None:
+        self.group = group
+        self._fate = random.Random(f"fate {seed} {group.rank}")  # noqa: S311 - reproducible on purpose
+        super().__init__(seed, shape)
+
+    def engine_options(self) -> dict[str, Any]:
+        """The group, and copies as slow as this rank's."""
+        seed = 1000 * self.seed + 100 * self.group.rank + self._stores
+        return {"group": self.group, "copies": LateCopies(seed, self.shape.copy_ticks)}
+
+    def _new_store(self, medium: Medium) -> WatchedStore:
+        self._stores += 1
+        return DisorderlyStore(1000 * self.seed + 100 * self.group.rank + self._stores, self.shape, medium)
+
+    def _befalls(self) -> bool:
+        return self._fate.random() < 2 / (1 + self.group.size)
+
+    def lose(self, which: int) -> None:
+        """The store of this rank loses a page, or not."""
+        (super().lose if self._befalls() else self.spare)(which)
+
+    def damage(self, which: int) -> None:
+        """A bit of a page stored by this rank flips, or not."""
+        (super().damage if self._befalls() else self.spare)(which)
+
+    def fail(self, count: int) -> None:
+        """The next operations of this rank's store fail, or not."""
+        (super().fail if self._befalls() else self.spare)(count)
+
+    def stall(self) -> None:
+        """The store of this rank completes nothing until it is released, or does not stall at all."""
+        if self._befalls():
+            super().stall()
+        else:
+            self.spare(0)
+
+    @act
+    def spare(self, which: int) -> None:
+        """What befell other ranks: an act here, too, so that all have made as many."""
+
+
+def shape_of(seed: int, rank: int) -> WorldShape:
+    """The shape of one rank: one configuration for all, speeds and misbehaviour of its own."""
+    dice = random.Random(f"rank {seed} {rank}")  # noqa: S311 - reproducible on purpose
+    slow = dice.choice((Delays(), Delays(), Delays((1, 4), (1, 8), (1, 8)), Delays((1, 8), (3, 14), (1, 12))))
+    rates = dice.choice((Rates(), Rates(), Rates(fail=0.1, stall=0.01), Rates(lose=0.05, corrupt=0.03, short=0.03)))
+    shape = drawn(seed)
+    return replace(shape, delays=slow, rates=rates, copy_ticks=dice.choice(((1, 1), (1, 3), (2, 9))))
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """What a rank's walk has come to; equal on all ranks, but for the ends that its own marks have seen."""
+
+    digest: bytes
+    ticks: int
+    ends: dict[str, int]
+
+
+def walk_as_ranks(size: int, seed: int, acts: int) -> tuple[InProcess, list[Walked]]:
+    """One walk of a World as `size` ranks of one group, everything brought to its end; raises what any rank raises."""
+
+    def program(member: Member) -> Walked:
+        world = RankWorld(seed, shape_of(seed, member.rank), member)
+        Walk(world).run(acts)
+        world.quiesce()
+        world.close()
+        return Walked(world.engine.digest(), world.tick_number, dict(world.ends))
+
+    group, outcomes = in_turns(size, seed, program)
+    return group, values(outcomes)
