@@ -32,6 +32,7 @@ FENCES = {
     "transformers": ("serving/model",),
     "tokenizers": ("serving/model",),
     "structlog": ("machines/logs.py",),
+    "triton": ("kernels/paged.py",),
     "typer": ("cli",),
     "rich": ("cli",),
 }

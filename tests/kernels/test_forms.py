@@ -37,6 +37,24 @@ def test_a_scatter_goes_layer_by_layer(tensors, form, parts, size):
         assert torch.equal(expected, t.pool)
 
 
+@pytest.mark.parametrize("held", [1, 2, 3])
+def test_a_packed_copy_takes_a_bounded_buffer(tensors, monkeypatch, held):
+    """Pages go through it some at a time, and after each step the layers so far are there all the same."""
+    monkeypatch.setattr(forms, "BUFFER_BYTES", held * 4 * 40 + 1)
+    taken, empty = [], torch.empty
+    monkeypatch.setattr(torch, "empty", lambda shape, **more: taken.append(shape[0]) or empty(shape, **more))
+    t = tensors(4, 40)
+    layers = [range(2), range(2, 4)]
+    steps = [t.scattered(SLOTS, PAGES, range(layer.stop)) for layer in layers]
+    for expected, _ in zip(steps, PACKED.scatter(t.pool, SLOTS, t.pages, PAGES, layers), strict=True):
+        done = range(2) if expected is steps[0] else range(4)
+        assert torch.equal(expected[done], t.pool[done])
+    assert (held, 5) == (max(taken), sum(taken))
+    expected = t.gathered(SLOTS, PAGES)
+    PACKED.gather(t.pool, SLOTS, t.pages, PAGES)
+    assert torch.equal(expected, t.pages)
+
+
 def test_the_form_follows_the_length_of_a_part(forgotten, monkeypatch):
     """Long parts need no kernel; short ones have it where it works and the host memory is pinned."""
     kernel = forms.Form("triton", PACKED.gather, PACKED.scatter)

@@ -16,6 +16,7 @@ import torch
 
 from stagehold.kernels.forms import Form, form_for
 from stagehold.kernels.lanes import CopyLane
+from stagehold.kernels.pinned import pin
 from stagehold.kernels.runs import runs
 
 Bytes = npt.NDArray[np.uint8]
@@ -81,8 +82,9 @@ class StagingBytes:
         self.page_part_bytes = page_part_bytes
         self.n_pages = n_pages
         self.pinned = pinned
-        shape = (n_pages, parts * page_part_bytes)
-        self.tensor = torch.zeros(shape, dtype=torch.uint8, pin_memory=pinned)
+        self.tensor = torch.zeros((n_pages, parts * page_part_bytes), dtype=torch.uint8)
+        if pinned:
+            pin(self, self.tensor)
 
     @property
     def page_bytes(self) -> int:

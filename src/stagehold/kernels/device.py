@@ -7,7 +7,8 @@ from functools import cache
 
 import torch
 
-from stagehold.kernels.lanes import CopyLane
+from stagehold.kernels.copies import DeviceBytes, StagingBytes
+from stagehold.kernels.transfers import Transfers
 
 LOG = logging.getLogger("stagehold")
 
@@ -46,12 +47,12 @@ def _fault(device: str) -> str | None:
 
 
 def _there_and_back(device: str) -> None:
-    sent, back = (torch.zeros(251, dtype=torch.uint8, pin_memory=True) for _ in range(2))
-    sent.copy_(torch.arange(251))
-    there = torch.zeros(251, dtype=torch.uint8, device=device)
-    lane = CopyLane(device)
-    lane.submit(lambda: there.copy_(sent, non_blocking=True))
-    lane.submit(lambda: back.copy_(there, non_blocking=True))
-    lane.drain()
-    if not torch.equal(sent, back):
+    """By the lanes and the pinned memory that an engine would use."""
+    pools = Transfers(DeviceBytes(4, 64, 3, device), StagingBytes(4, 64, 3, pinned=True))
+    sent = bytes(range(256))
+    pools.staging.page(0)[:] = sent
+    pools.load([0], [2])
+    pools.save([2], [1])
+    pools.settle()
+    if pools.staging.page(1) != sent:
         raise RuntimeError("bytes came back changed")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -22,6 +23,9 @@ LOG = logging.getLogger("stagehold")
 
 LONG_PART_BYTES = 256 << 10
 """From here on one asynchronous copy for each part is no dearer than the transfer: the copy engines do it alone."""
+
+BUFFER_BYTES = 64 << 20
+"""The most that a packed copy takes of the device, whose memory belongs to model and pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +118,23 @@ def _scatter_long(
 
 def _gather_packed(pool: torch.Tensor, slots: Sequence[int], pages: torch.Tensor, indices: Sequence[int]) -> None:
     """Through a page-first buffer on the device, so that each run of pages is one transfer."""
-    packed = pool.index_select(1, on_device(slots, pool)).transpose(0, 1).contiguous()
-    for at, page, count in runs(range(len(indices)), indices):
-        pages[page : page + count].copy_(packed[at : at + count], non_blocking=True)
+    for some in _buffers(pages, indices):
+        packed = pool.index_select(1, on_device(slots[some], pool)).transpose(0, 1).contiguous()
+        for at, page, count in runs(range(len(packed)), indices[some]):
+            pages[page : page + count].copy_(packed[at : at + count], non_blocking=True)
 
 
 def _scatter_packed(
+    pool: torch.Tensor, slots: Sequence[int], pages: torch.Tensor, indices: Sequence[int], layers: Sequence[range]
+) -> Iterator[None]:
+    """The way back; of more pages than a buffer holds, only the last are in steps."""
+    *bufferfuls, last = _buffers(pages, indices)
+    for some in bufferfuls:
+        deque(_scatter_buffer(pool, slots[some], pages, indices[some], layers), maxlen=0)
+    yield from _scatter_buffer(pool, slots[last], pages, indices[last], layers)
+
+
+def _scatter_buffer(
     pool: torch.Tensor, slots: Sequence[int], pages: torch.Tensor, indices: Sequence[int], layers: Sequence[range]
 ) -> Iterator[None]:
     packed = torch.empty((len(indices), *pages.shape[1:]), dtype=torch.uint8, device=pool.device)
@@ -130,6 +145,12 @@ def _scatter_packed(
         here = slice(layer.start, layer.stop)
         pool[here].index_copy_(1, index, packed[:, here].transpose(0, 1))
         yield
+
+
+def _buffers(pages: torch.Tensor, indices: Sequence[int]) -> list[slice]:
+    """The copy cut into as many pages as a buffer holds, at least one."""
+    step = max(1, BUFFER_BYTES // pages[0].nbytes)
+    return [slice(first, first + step) for first in range(0, len(indices), step)]
 
 
 def on_device(indices: Sequence[int], pool: torch.Tensor) -> torch.Tensor:
