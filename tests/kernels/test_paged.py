@@ -58,17 +58,16 @@ def test_the_compiler_takes_the_kernel(forgotten, monkeypatch, tmp_path, capabil
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from stagehold.kernels.paged import BLOCK_WORDS, move
+    from stagehold.kernels.paged import BLOCK_WORDS, End, Share, move
 
-    names = move.arg_names
-    pointers = {"source", "target", "source_pages", "target_pages"}
-    even = ("source", "target", "words", "source_page", "source_part", "target_page", "target_part")
-    signature = {name: "*i64" if name in pointers else "i32" for name in names} | {"BLOCK": "constexpr"}
+    end = End("*i64", "*i64", "i64", "i64")
+    signature = {"source": end, "target": end, "share": Share("i32", "i32", "i32"), "words": "i32"}
+    even = [(at, End._fields.index(name)) for at in (0, 1) for name in ("base", "page_step", "part_step")]
     source = ASTSource(
         fn=move,
-        signature=signature,
+        signature=signature | {"BLOCK": "constexpr"},
         constexprs={"BLOCK": BLOCK_WORDS},
-        attrs={(names.index(name),): [["tt.divisibility", 16]] for name in even},
+        attrs={place: [["tt.divisibility", 16]] for place in (*even, (3,))},
     )
     compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32))
     assert {"st.global.v2.b64"} == set(re.findall(r"st\.global\S*", compiled.asm["ptx"]))

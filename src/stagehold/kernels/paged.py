@@ -8,6 +8,7 @@ set before the import it runs on CPU tensors, slowly, which is how it is tested.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 import triton
@@ -21,34 +22,36 @@ PROGRAMS = 16
 75 KB), and all other multiprocessors are left to the forward pass. An estimate, not yet measured on a device."""
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def move(  # type: ignore[no-untyped-def]  # noqa: PLR0917
-    source,
-    target,
-    source_pages,
-    target_pages,
-    n_pages,
-    first_part,
-    n_parts,
-    words,
-    source_page,
-    source_part,
-    target_page,
-    target_part,
-    BLOCK: tl.constexpr,  # noqa: N803
-) -> None:
-    """Copy parts [first_part, first_part + n_parts) of page source_pages[i] to page target_pages[i], for all i.
+class End(NamedTuple):
+    """One end of a copy: word w of part p of page q lies at `base` + q x `page_step` + p x `part_step` + w.
 
-    `words` are the words of one part; word w of part p of page q lies at q x (source|target)_page +
-    p x (source|target)_part + w. Page indices are int64. Programs take blocks of words in turn.
+    `pages` are the pages to be copied, int64 on the device.
     """
+
+    base: torch.Tensor
+    pages: torch.Tensor
+    page_step: int
+    part_step: int
+
+
+class Share(NamedTuple):
+    """What of the pages is to be copied: how many of them, and which of their parts."""
+
+    n_pages: int
+    first_part: int
+    n_parts: int
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def move(source, target, share, words, BLOCK: tl.constexpr) -> None:  # type: ignore[no-untyped-def]  # noqa: N803
+    """Copy a `Share` of the pages of one `End` to those of the other; parts are `words` long, and cut in blocks."""
     blocks = (words + BLOCK - 1) // BLOCK
-    for job in tl.range(tl.program_id(0), n_pages * n_parts * blocks, tl.num_programs(0)):
+    for job in tl.range(tl.program_id(0), share.n_pages * share.n_parts * blocks, tl.num_programs(0)):
         at = job % blocks * BLOCK + tl.arange(0, BLOCK)
-        part = (first_part + job // blocks % n_parts).to(tl.int64)
-        item = job // blocks // n_parts
-        read = source + tl.load(source_pages + item) * source_page + part * source_part
-        write = target + tl.load(target_pages + item) * target_page + part * target_part
+        part = (share.first_part + job // blocks % share.n_parts).to(tl.int64)
+        item = job // blocks // share.n_parts
+        read = source.base + tl.load(source.pages + item) * source.page_step + part * source.part_step
+        write = target.base + tl.load(target.pages + item) * target.page_step + part * target.part_step
         tl.store(write + at, tl.load(read + at, mask=at < words), mask=at < words)
 
 
@@ -73,17 +76,12 @@ def _launch(
     """Both tensors are uint8 [pages, parts, bytes] with bytes side by side."""
     word = next(dtype for dtype in (torch.int64, torch.int32, torch.uint8) if source.shape[2] % dtype.itemsize == 0)
     source, target = source.view(word), target.view(word)
-    words = source.shape[2]
-    move[(min(PROGRAMS, len(source_pages) * len(parts) * -(-words // BLOCK_WORDS)),)](
-        source,
-        target,
-        source_pages,
-        target_pages,
-        len(source_pages),
-        parts.start,
-        len(parts),
+    words, n_pages = source.shape[2], len(source_pages)
+    blocks = n_pages * len(parts) * -(-words // BLOCK_WORDS)
+    move[(min(PROGRAMS, blocks),)](
+        End(source, source_pages, *source.stride()[:2]),
+        End(target, target_pages, *target.stride()[:2]),
+        Share(n_pages, parts.start, len(parts)),
         words,
-        *source.stride()[:2],
-        *target.stride()[:2],
         BLOCK=BLOCK_WORDS,
     )
