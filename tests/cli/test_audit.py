@@ -122,17 +122,38 @@ def test_rows_are_counted_and_those_never_taken_are_marked(run_log: Path) -> Non
     assert "\n| **never** | committed | retract / retract -lock -slots | retracted |\n" in told.stdout
 
 
-@pytest.mark.parametrize("verb", ["replay", "stats"])
-def test_a_log_that_cannot_be_read_is_bad_input(run_log: Path, tmp_path: Path, verb: str) -> None:
+@pytest.mark.parametrize("verb", [["replay"], ["stats"], ["explain", "r1"]], ids=lambda verb: verb[0])
+def test_a_log_that_cannot_be_read_is_bad_input(run_log: Path, tmp_path: Path, verb: list[str]) -> None:
     """One line, status 2, nothing printed."""
-    told = run(verb, rewritten(run_log, tmp_path, "torn"))
+    told = run(*verb, rewritten(run_log, tmp_path, "torn"))
 
     assert (2, "") == (told.exit_code, told.stdout)
     assert 1 == len(told.stderr.splitlines())
     assert "the log ends too early" in told.stderr
 
 
-@pytest.mark.parametrize("arguments", [["verify"], ["replay"], ["stats"], ["diff", "none.jsonl"]])
+def test_a_request_is_explained_in_sentences_or_as_data(run_log: Path) -> None:
+    """The same moments, and what was reused."""
+    told, data = run("explain", "r2", run_log), run("explain", "r2", run_log, "--json")
+
+    assert (0, 0) == (told.exit_code, data.exit_code)
+    assert told.stdout.startswith("r2, attempt 0: arrived in tick ")
+    assert "  In short: it reused 0 tokens of the device and 64 of the store, and computed 1.\n" in told.stdout
+    (attempt,) = json.loads(data.stdout)["attempts"]
+    assert all(f"  tick {m['tick']}: {m['sentence']}\n" in told.stdout for m in attempt["moments"])
+    assert 64 == attempt["reuse"]["store_tokens"]
+
+
+def test_a_request_that_the_log_does_not_know_is_status_1(run_log: Path) -> None:
+    """One line on stderr; as data, an object without attempts."""
+    told, data = run("explain", "r77", run_log), run("explain", "r77", run_log, "--json")
+
+    assert (1, "") == (told.exit_code, told.stdout)
+    assert told.stderr.startswith("no request 'r77' arrived in this log (ticks 1 to ")
+    assert (1, []) == (data.exit_code, json.loads(data.stdout)["attempts"])
+
+
+@pytest.mark.parametrize("arguments", [["verify"], ["replay"], ["stats"], ["diff", "none.jsonl"], ["explain", "r1"]])
 def test_a_file_that_is_not_there_is_named(arguments: list[str]) -> None:
     """Every reader, status 2."""
     told = run(*arguments, "none.jsonl")

@@ -1,4 +1,4 @@
-"""`stagehold audit`: whether a log is sound, what it amounts to, and where two logs part."""
+"""`stagehold audit`: whether a log is sound, what it amounts to, where two logs part, and why a request went so."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import orjson
 import typer
 
 from stagehold.cli.errors import BadInput
@@ -73,6 +74,23 @@ def stats(log: Log) -> None:
     with _readable():
         counted = audit.stats(log)
     typer.echo(f"# {log}\n\n{_figures(counted)}\n\n{heat.markdown(counted)}", nl=False)
+
+
+@app.command("explain")
+def explain(
+    request: Annotated[str, typer.Argument(help="Id of the request, as it was given to `arrive`.")],
+    log: Log,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Say why a request was declined, retried, capped, deferred or recomputed, or what it reused; exit 1 if unknown."""
+    from stagehold.machines.audit_explain import explain as explained
+
+    with _readable():
+        told = explained(log, request)
+    typer.echo(orjson.dumps(told.plain()).decode() if as_json else str(told), err=not as_json and not told.attempts)
+    if not told.attempts:
+        raise typer.Exit(1)
 
 
 @contextmanager

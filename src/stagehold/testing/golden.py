@@ -30,7 +30,7 @@ import numpy as np
 
 from stagehold.lifecycle.data import Admission, Handle, Plan, Skip
 from stagehold.lifecycle.errors import Misuse, PartialDelivery
-from stagehold.machines import MACHINES, Birth, audit_words
+from stagehold.machines import MACHINES, Birth, Sink, audit_words
 from stagehold.machines.records import RECORD, HandleKey
 from stagehold.testing.hand import FAMILY_TOKENS, Hand, Tokens
 
@@ -55,6 +55,7 @@ HELP = {
     "grow": "TEXT: a sibling publishes all whole pages of this text",
     "shrink": "TEXT KEPT: what lies behind the first KEPT pages is evicted",
     "fail": "COUNT: the next operations of the store fail",
+    "limit": "PAGES: so many pages pass between store and staging in a tick",
     "stall": "the store completes nothing",
     "unstall": "the store goes on",
     "detach": "let go of the store",
@@ -68,8 +69,11 @@ class GoldenError(ValueError):
     """A line that is no command of these conversations; the message has its number and what was expected."""
 
 
-def play(text: str) -> str:
-    """The same conversation with the output that its commands give now, on an engine of its own."""
+def play(text: str, sink: Sink | None = None) -> str:
+    """The same conversation with the output that its commands give now, on an engine of its own.
+
+    `sink` receives the engine's audit blocks. `GoldenError` names the first line that cannot be understood.
+    """
     kept: list[str] = []
     talk: Conversation | None = None
     try:
@@ -81,7 +85,7 @@ def play(text: str) -> str:
                 words = shlex.split(line[len(COMMAND) :])
                 try:
                     if talk is None:
-                        talk = Conversation(*(words[1:] if words[:1] == ["engine"] else ()))
+                        talk = Conversation(*(words[1:] if words[:1] == ["engine"] else ()), sink=sink)
                     kept += [f"{OUTPUT}{said}".rstrip() for said in talk.say(words)]
                 except ValueError as error:  # settings that cannot work, too
                     raise GoldenError(f"line {number}: {error}") from error
@@ -96,8 +100,8 @@ def play(text: str) -> str:
 class Conversation:
     """One engine over a simulated store that answers in the next tick; `say` runs one command."""
 
-    def __init__(self, *settings: str) -> None:
-        self.hand = Hand(**dict(map(_setting, settings)))
+    def __init__(self, *settings: str, sink: Sink | None = None) -> None:
+        self.hand = Hand(engine_options={"sink": sink}, **dict(map(_setting, settings)))
         self.handles: dict[str, Handle] = {}
         self.plans: dict[str, Plan] = {}
         self._names: dict[int, str] = {}
@@ -236,6 +240,9 @@ class Conversation:
 
     def _fail(self, count: str) -> None:
         self.hand.store.fail_next(int(count))
+
+    def _limit(self, pages: str) -> None:
+        self.hand.store.limit(int(pages))
 
     def _stall(self) -> None:
         self.hand.store.stall()
