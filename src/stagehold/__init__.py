@@ -32,15 +32,18 @@ if TYPE_CHECKING:
     from stagehold.lifecycle.stats import Stats
     from stagehold.machines.logs import AuditLog
     from stagehold.specs.attachment import AttachmentState
+    from stagehold.specs.component import ComponentConfig
     from stagehold.specs.config import EngineConfig
     from stagehold.specs.limits import Limits
     from stagehold.specs.outcomes import (
         AdmissionOutcome,
+        ComponentKind,
         DivergencePolicy,
         HostMode,
         Loss,
         PrefetchPolicy,
         SkipReason,
+        WindowWrites,
         WritePolicy,
     )
     from stagehold.specs.request import RequestState
@@ -70,15 +73,19 @@ _HOMES = {
     "stagehold.lifecycle.stats": ("Stats",),
     "stagehold.machines.logs": ("AuditLog",),
     "stagehold.specs.attachment": ("AttachmentState",),
+    "stagehold.specs.component": ("ComponentConfig",),
     "stagehold.specs.config": ("EngineConfig",),
     "stagehold.specs.limits": ("Limits",),
     "stagehold.specs.outcomes": (
         "AdmissionOutcome",
+        "ComponentKind",
         "DivergencePolicy",
         "HostMode",
         "Loss",
         "PrefetchPolicy",
         "SkipReason",
+        "WindowWrites",
+        "WindowWrites",
         "WritePolicy",
     ),
     "stagehold.specs.request": ("RequestState",),
@@ -91,6 +98,8 @@ __all__ = [
     "AttachmentState",
     "AuditLog",
     "Chain",
+    "ComponentConfig",
+    "ComponentKind",
     "Diverged",
     "DivergencePolicy",
     "Engine",
@@ -121,6 +130,7 @@ __all__ = [
     "Stats",
     "TorchGroup",
     "UnknownHandle",
+    "WindowWrites",
     "WritePolicy",
     "WrongThread",
 ]

@@ -46,10 +46,10 @@ def test_splice_rules_and_priorities_are_declared():
 
 @pytest.mark.parametrize(
     ("extend", "new", "chunk", "pages"),
-    [(2, 0, 10, 3), (3, 4, 10, 4), (8, 4, 10, 9), (8, 4, 4, 5), (20, 1, 4, 5)],
+    [(2, 0, 10, 5), (3, 4, 10, 7), (8, 4, 10, 12), (8, 4, 4, 8), (20, 1, 4, 8), (0, 9, 4, 4)],
 )
 def test_a_window_reserves_by_window_arithmetic(extend, new, chunk, pages):
-    """What one chunk writes beyond the window, the window as far as the request fills it, and a page."""
+    """The window of what is published, a chunk beside it or the window that is decoded, and a page."""
     assert pages == SlidingWindow(WINDOW).reservation(extend, new, chunk)
     assert extend + new == Full().reservation(extend, new, chunk)
     assert 1 == Checkpoints().reservation(extend, new, chunk)

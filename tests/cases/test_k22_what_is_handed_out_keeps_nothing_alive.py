@@ -69,7 +69,7 @@ def test_buffers_are_views_into_the_one_staging_tensor(hand):
     h = hand(**BYTES)
     staging = h.core.tensors.staging
     first = staging.tensor.data_ptr()
-    for buffer in h.core.buffers(range(h.config.staging_pages)):
+    for buffer in h.core.buffers(h.core.stocks.spine, range(h.config.staging_pages)):
         at = np.frombuffer(buffer, dtype=np.uint8).ctypes.data
         assert first <= at < first + staging.tensor.numel()
 
@@ -88,6 +88,6 @@ def test_a_view_that_is_kept_with_each_fetch_would_be_seen(hand, monkeypatch):
     h = hand(**BYTES)
     lives(h, 0, 50)
     before, kept, buffers = views(), [], Core.buffers
-    monkeypatch.setattr(Core, "buffers", lambda self, pages: kept.append(buffers(self, pages)) or kept[-1])
+    monkeypatch.setattr(Core, "buffers", lambda self, *what: kept.append(buffers(self, *what)) or kept[-1])
     lives(h, 50, 100)
     assert views() > before + 50

@@ -82,7 +82,7 @@ def free_at_the_cut(self, h, ended):
     """Planted: a fetch that is given up frees its buffer, and the end of its IO will free it again."""
     self._unpin(h)
     self.core.close_span(h.number)
-    self.core.free_staging(h.data.staging)
+    self.core.free_staging(self.core.stocks.spine, h.data.staging)
     self.core.ledger.give("staging", h.number)
     self.core.post(self._tell, h, ended)
 

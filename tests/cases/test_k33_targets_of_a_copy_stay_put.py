@@ -68,7 +68,7 @@ def test_a_flush_during_the_copy_is_refused(hand):
     h.engine.flush()
 
 
-def last_one_wins(self, chain, start, slots):
+def last_one_wins(self, chain, start, slots, _others=None):
     """Planted: who publishes later frees what the tree had."""
     end = start + len(slots)
     before = self.tree.full_match(chain, end)

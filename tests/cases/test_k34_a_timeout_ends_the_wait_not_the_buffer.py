@@ -65,7 +65,7 @@ def test_a_buffer_freed_at_the_cut_would_be_seen(monkeypatch):
     def free_at_the_cut(self, h, ended):
         self._unpin(h)
         self.core.close_span(h.number)
-        self.core.free_staging(h.data.staging)
+        self.core.free_staging(self.core.stocks.spine, h.data.staging)
         self.core.ledger.give("staging", h.number)
         h.data.staging = []
         self.core.post(self._tell, h, ended)

@@ -41,7 +41,7 @@ def test_the_bytes_of_the_last_page_are_whole(hand):
     slots = h.engine.extend(a, 41).slots
     assert (3, 3) == (len(slots), h.core.tensors.device.tensor.shape[0])
     h.core.tensors.device.tensor[:, slots[-1]] = 5
-    assert {21} == {len(buffer) for buffer in h.core.buffers(range(h.config.staging_pages))}
+    assert {21} == {len(buffer) for buffer in h.core.buffers(h.core.stocks.spine, range(h.config.staging_pages))}
     h.engine.publish(a, 41)
     assert 2 == h.live(h.prompt(2, tail=9))
 

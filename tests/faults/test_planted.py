@@ -88,7 +88,7 @@ def staging_is_released_twice_after_a_load(patch):
 @fault
 def a_buffer_is_freed_at_the_cut(patch):
     def give_back(self, h):
-        self.core.free_staging(h.data.staging)
+        self.core.free_staging(self.core.stocks.spine, h.data.staging)
         h.data.staging = []
         self.core.ledger.change("staging", h.number, 0)
 
@@ -99,7 +99,7 @@ def a_buffer_is_freed_at_the_cut(patch):
 @fault
 def staging_is_given_back_while_its_copy_flies(patch):
     def after(self, h, _result):
-        self.core.free_staging(h.data.staging)
+        self.core.free_staging(self.core.stocks.spine, h.data.staging)
         h.data.staging = []
         self.core.ledger.change("staging", h.number, 0)
 

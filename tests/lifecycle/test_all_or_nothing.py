@@ -10,6 +10,7 @@ import pytest
 
 from stagehold import InvariantBroken, RequestState
 from stagehold.cache.stores.simulated import SimulatedStore
+from stagehold.lifecycle.claims import Look
 from stagehold.lifecycle.core import Core
 from stagehold.specs.hold import HoldState
 from stagehold.specs.store import StoreState
@@ -40,8 +41,8 @@ def books(h: Hand) -> dict[str, Any]:
 def short(monkeypatch: pytest.MonkeyPatch, act: str) -> Iterator[None]:
     """What this act of the engine's core reserves cannot be had."""
 
-    def nothing(_core: Core, pages: int) -> list[int]:
-        raise InvariantBroken(f"nothing left of {pages}")
+    def nothing(_core: Core, *what: object) -> list[int]:
+        raise InvariantBroken(f"nothing left of {what[-1]}")
 
     with monkeypatch.context() as patch:
         patch.setattr(Core, act, nothing)
@@ -59,10 +60,10 @@ def test_a_fetch_that_gets_no_staging_has_not_begun(hand: Build, monkeypatch: py
     h.grow(tokens, 2)
     hold, before = h.hold_of(handle), books(h)
     with short(monkeypatch, "allocate_staging"), pytest.raises(InvariantBroken, match="nothing left of 6"):
-        h.core.steps.hold.io_commit(hold, 2)
+        h.core.steps.hold.io_commit(hold, Look(2, 2))
 
     assert before == books(h)
-    h.core.steps.hold.io_commit(hold, 2)
+    h.core.steps.hold.io_commit(hold, Look(2, 2))
     assert (HoldState.FETCHING, 6) == (hold.state, len(hold.data.staging))
 
 

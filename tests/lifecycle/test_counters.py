@@ -12,6 +12,7 @@ import pytest
 
 from stagehold import AuditLog, Diverged, Engine, Handle, HostMode, Stats
 from stagehold.cache.stores.simulated import Delays
+from stagehold.lifecycle.claims import Look
 from stagehold.lifecycle.data import WriteData
 from stagehold.lifecycle.facts import differing
 from stagehold.lifecycle.ranks.solo import Facts, Solo
@@ -48,7 +49,7 @@ def oversize(h: Hand) -> None:
     h.tick()
     h.core.steps.request.answer(h.machine(a), 6)
     whole, h.core.config = h.core.config, h.core.config.model_copy(update={"staging_pages": 4})
-    h.core.steps.hold.io_commit(h.hold_of(a), 0)
+    h.core.steps.hold.io_commit(h.hold_of(a), Look(0, 0))
     h.core.settle()
     h.core.config = whole
 

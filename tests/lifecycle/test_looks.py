@@ -43,8 +43,8 @@ def test_an_io_commit_costs_one_full_match(hand, live):
     h.grow(tokens, live)
     with counted(h) as calls:
         h.tick()
-    # The answer has cost one more, which says where the hold begins.
-    assert (2, 0) == (calls["full_match"], calls["joint_match"])
+    # The answer has cost another, which says where the hold begins: where the request could go on without it.
+    assert (1, 1) == (calls["full_match"], calls["joint_match"])
     assert (RequestState.COVERED if live == 8 else RequestState.STAGED) is h.engine.state_of(a)
 
 

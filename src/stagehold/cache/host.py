@@ -25,9 +25,16 @@ class HostTier:
     def __len__(self) -> int:
         return len(self._pages)
 
-    def reach(self, chain: Chain, start: int, end: int) -> int:
-        """The end of the run of host-resident pages that begins at page `start`; renews nothing."""
-        while start < end and chain.page_key(start) in self._pages:
+    def has(self, key: bytes) -> bool:
+        """Whether the page of this key is host-resident; renews nothing."""
+        return key in self._pages
+
+    def reach(self, chain: Chain, start: int, end: int, tag: bytes = b"") -> int:
+        """The end of the run of host-resident pages that begins at page `start`; renews nothing.
+
+        `tag` is what the keys of a component have behind the page key.
+        """
+        while start < end and chain.page_key(start) + tag in self._pages:
             start += 1
         return start
 

@@ -8,7 +8,7 @@ named by chain and length.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,6 +96,21 @@ class Tree(Spine):
         """Pages that would be newly charged if this live prefix were pinned now."""
         return self.holds.uncharged(self.covering(chain, 0, pages), pages) if pages else 0
 
+    def unlocked(self, chain: Chain, start: int, end: int, component: str) -> int:
+        """Slots of a component over live pages [start, end) that it could evict now, and not if they were held."""
+        return self.part(component).unlocked(self.covering(chain, start, end), start, end) if start < end else 0
+
+    def resident(self, chain: Chain, start: int, end: int, component: str = SPINE) -> list[Span]:
+        """Spans of [start, end) that the component has: what `missing` leaves, merged and in page order."""
+        if component != SPINE and not self.part(component).per_page:
+            start = max(start, end - 1)
+        spans: list[Span] = []
+        for hole in (*self.missing(chain, start, end, component), Span(end, end)):
+            if hole.start > start:
+                spans.append(Span(start, hole.start))
+            start = hole.end
+        return spans
+
     @property
     def components(self) -> tuple[Declared, ...]:
         """What is declared of each component, the one that carries the tree first."""
@@ -146,7 +161,7 @@ class Tree(Spine):
         node = self.boundary(chain, pages)
         receipt = self.holds.take(LOCK, node)
         for part in self.parts:
-            part.lock(receipt.serial, node, pages)
+            part.lock(receipt.serial, node, part.reach(pages))
         return receipt
 
     def unlock(self, receipt: Receipt, *, forfeit: bool = False) -> None:
@@ -170,9 +185,13 @@ class Tree(Spine):
         if receipt.serial:
             self.holds.unpin(receipt)
 
-    def hold_span(self, chain: Chain, start: int, end: int, *, load: bool = False) -> Receipt:
+    def hold_span(
+        self, chain: Chain, start: int, end: int, *, load: bool = False, firsts: Mapping[str, int] | None = None
+    ) -> Receipt:
         """Protect what a transfer reads or writes: all components over [start, end), and the path to it.
 
+        Where `firsts` is given, only the components that it names are protected besides the one that carries the
+        tree, each from its own first page on and no further up: a span without a tombstone never dies.
         A `load` claims its span for itself, and is refused where another load in flight has claimed a page:
         it joins that load or recomputes.
         """
@@ -189,7 +208,10 @@ class Tree(Spine):
         node = self.boundary(chain, end)
         receipt = self.holds.take(SPAN, node)
         for part in self.parts:
-            part.lock(receipt.serial, node, start)
+            if firsts is None:
+                part.lock(receipt.serial, node, min(start, part.reach(end)))
+            elif part.name in firsts:
+                part.lock(receipt.serial, node, firsts[part.name])
         if load:
             self.claims.take(receipt.serial, nodes_between(node, start))
         return receipt

@@ -9,19 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from stagehold.cache.components.base import Span
 from stagehold.lifecycle.claims import ClaimRules, Look
 from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.data import HoldData, RequestData
 from stagehold.lifecycle.launch import LaunchRules
+from stagehold.lifecycle.stocks import Stock
 from stagehold.machines import Machine
 from stagehold.specs.outcomes import Commit, Loss, StillCovered
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One commit: pages live now, pages promised by the plan, and pages that the hold can deliver (its end)."""
+    """One commit: pages live now, FULL and joint, pages promised by the plan, and those that the hold can deliver."""
 
     live: int
+    joint: int
     promised: int
     delivered: int
 
@@ -40,10 +43,45 @@ class AdmissionRules:
         """Pages that prompt and answer can fill: ceil(tokens / page size)."""
         return -(-(data.prompt_tokens + data.max_new_tokens) // self.core.config.page_size)
 
-    def fits(self, data: RequestData, live: int) -> bool:
-        """Whether the request can be promised all of its pages behind `live` protected ones."""
-        cost = self.core.live.protect_cost(data.chain, live)
-        return self.pages_in_all(data) - live + cost <= self.core.room()
+    def fits(self, data: RequestData, hit: int) -> bool:
+        """Whether the request can be promised all that it may take behind a hit of `hit` pages, which it locks."""
+        core = self.core
+        cost = core.live.protect_cost(data.chain, hit)
+        if self.pages_in_all(data) - hit + cost > core.room():
+            return False
+        return all(
+            core.stocks.part(stock.name).fits(
+                self._reservation(stock, data, hit) + core.window_cost(stock, data.chain, hit), core.room_of(stock)
+            )
+            for stock in core.stocks.others
+        )
+
+    def _reservation(self, stock: Stock, data: RequestData, hit: int) -> int:
+        """Slots of another component that a request behind `hit` pages may newly occupy, at its peak."""
+        config = self.core.config
+        prompt = -(-data.prompt_tokens // config.page_size)
+        new = self.pages_in_all(data) - prompt
+        return self.core.stocks.part(stock.name).reservation(max(0, prompt - hit), new, config.chunk_pages)
+
+    def _fits_spliced(self, data: RequestData, hold: HoldData, live: int) -> bool:
+        """The same with the hold spliced, for every pool that the splice touches."""
+        core = self.core
+        low = min(live, hold.last)
+        cost = core.live.protect_cost(data.chain, low)
+        if self.pages_in_all(data) - low + cost > core.room():
+            return False
+        for stock in core.stocks.others:
+            part = core.stocks.part(stock.name)
+            need = self._reservation(stock, data, hold.last) + core.window_cost(stock, data.chain, low)
+            need += part.units(self.lacking(hold, stock.name))
+            if not part.fits(need, core.room_of(stock)):
+                return False
+        return True
+
+    def lacking(self, hold: HoldData, name: str) -> list[Span]:
+        """What the tree lacks of that which the hold brings of a component."""
+        one = hold.parts.get(name)
+        return [] if one is None else self.core.tree.missing(hold.chain, one.first, hold.last, name)
 
     # Decisions
 
@@ -59,10 +97,10 @@ class AdmissionRules:
         """Delivered against promised, then room."""
         core, data = self.core, m.data
         if delivery.delivered == 0:
-            return Commit.NOTHING if self.fits(data, delivery.live) else Commit.UNFIT
+            return Commit.NOTHING if self.fits(data, delivery.joint) else Commit.UNFIT
         if delivery.delivered < delivery.promised:
             return Commit.PARTIAL
-        if self.fits(data, delivery.live):
+        if self._fits_spliced(data, core.holds[data.hold].data, delivery.live):
             return Commit.DELIVERED if delivery.delivered == delivery.promised else Commit.MORE
         if core.committed:
             return Commit.NO_ROOM
@@ -75,7 +113,7 @@ class AdmissionRules:
         """Lock the live path and open the visit of the hold; the record says how much of the prompt is live."""
         core, data = self.core, m.data
         hold = core.holds[data.hold]
-        data.lock = core.live.lock(data.chain, look.live)
+        data.lock = core.live.lock(data.chain, min(look.live, hold.data.last))
         core.ledger.take("lock", m.number, data.namespace)
         hold.data.visitor = m.number
         core.post(core.steps.hold.plan, hold)
@@ -96,44 +134,75 @@ class AdmissionRules:
 
     def _unlock(self, m: Machine) -> None:
         if self.core.ledger.give("lock", m.number):
-            self.core.live.unlock(m.data.lock)
+            self.core.live.unlock(m.data.lock, forfeit=True)
         m.data.lock = None
         self.core.news += 1
 
     def splice(self, m: Machine, delivery: Delivery) -> int:
-        """Make room, copy the tail, publish it, and move the lock to its end."""
+        """Make room, copy what the tree lacks, publish it, and move the lock to its end.
+
+        What is joined may make more of the tree usable than the hold brought: the hit is what can be gone on from.
+        """
         core, data = self.core, m.data
         hold = core.holds[data.hold]
-        end = max(delivery.live, hold.data.last)
-        slots = core.allocate_device(end - delivery.live)
-        self._publish_tail(hold.data, data, delivery.live, slots)
+        low = min(delivery.live, hold.data.last)
+        self.move_lock(data, low)
+        self._publish_tail(hold.data, data, low)
+        hit = max(delivery.live, hold.data.last)
+        if core.stocks.gates:
+            hit = core.live.joint_match(data.chain, data.hit_limit)
+            assert hit >= hold.data.last, f"boundary {hold.data.last} was joined, and only {hit} can be gone on from"
+        self.move_lock(data, hit)
         struck = self.claims.strike(m)
         hold.data.visitor = 0
-        loaded = (end - delivery.live) * core.config.page_size
-        self._take_slots(m, end)
-        data.store_hit_tokens = loaded
+        loaded = max(0, hold.data.last - delivery.joint) * core.config.page_size
+        self._take_slots(m, hit)
+        data.store_hit_tokens = (hit - delivery.joint) * core.config.page_size
         core.post(core.steps.hold.load, hold, delivery.live)
         return core.ledger.splice(loaded, struck.tokens - loaded)
 
-    def _publish_tail(self, hold: HoldData, data: RequestData, live: int, slots: list[int]) -> None:
+    def _publish_tail(self, hold: HoldData, data: RequestData, low: int) -> None:
+        """Pages [low, last) enter the tree, with what other components need of them; then holes below are filled."""
         core = self.core
-        if core.tensors is not None and slots:
-            core.tensors.load(hold.staging[live - hold.start :], slots)
-        shown = core.insert(data.chain, live, slots)
+        lacks = {name: self.lacking(hold, name) for name in hold.parts}
+        slots = core.allocate_device(hold.last - low)
+        self._load(core.stocks.spine, hold.staging[low - hold.base :], slots)
+        others: dict[str, list[int]] = {}
+        repairs: dict[str, tuple[list[Span], list[int]]] = {}
+        for name, spans in lacks.items():
+            stock, part = core.stocks.by_name[name], core.stocks.part(name)
+            taken = core.allocate(stock, part.units(spans))
+            self._load(stock, _staged(hold, name, spans, per_page=part.per_page), taken)
+            behind = [span for span in spans if span.end > low]  # at most one, since only the last span lies behind
+            below = [Span(span.start, min(span.end, low)) for span in spans if span.start < low]
+            split = part.units(below) if part.per_page else (0 if behind else len(taken))
+            others[name] = taken[split:] if behind else []
+            if split:
+                repairs[name] = (below, taken[:split])
+        shown = core.insert(data.chain, low, slots, others)
         assert shown == slots, "the tree shows other slots than were loaded"
-        self.move_lock(data, live + len(slots))
+        for name, (spans, taken) in repairs.items():
+            core.tree.attach(data.chain, hold.last, spans, taken, component=name)
+
+    def _load(self, stock: Stock, pages: list[int], slots: list[int]) -> None:
+        bytes_of = self.core.bytes.get(stock.name)
+        if bytes_of is not None and slots:
+            bytes_of.load(pages, slots)
 
     def move_lock(self, data: RequestData, pages: int) -> None:
-        """The request's lock now reaches `pages`; the new one is taken before the old one is given back."""
+        """The request's lock now reaches `pages`; the new one is taken before the old one is given back.
+
+        One that covered holes is dead where they have been filled: what it protected there never was.
+        """
         lock = self.core.live.lock(data.chain, pages)
-        self.core.live.unlock(data.lock)
+        self.core.live.unlock(data.lock, forfeit=True)
         data.lock = lock
 
     def admit_bare(self, m: Machine, delivery: Delivery) -> int:
         """Nothing was delivered: run with what the device holds, which a sibling may have made more since the plan."""
         detail = self.claims.end_claim(m, Loss.SHORT_DEVICE)
-        self.move_lock(m.data, delivery.live)
-        self._take_slots(m, delivery.live)
+        self.move_lock(m.data, delivery.joint)
+        self._take_slots(m, delivery.joint)
         return detail
 
     def give_back(self, m: Machine, _arg: Any) -> int:
@@ -176,6 +245,27 @@ class AdmissionRules:
         core.committed += 1
         core.live.touch(data.chain, hit)
         core.ledger.take("slots", m.number, data.namespace, data.reserve)
+        for stock in core.stocks.others:
+            self._open_share(stock, data, hit)
+
+    def _open_share(self, stock: Stock, data: RequestData, hit: int) -> None:
+        """What the request has of another component: the tree's slots at the hit, and what it is promised."""
+        core = self.core
+        share = core.stocks.part(stock.name).share(hit, core.in_reach(stock, data.chain, hit))
+        data.shares[stock.name] = share
+        share.promise(self._reservation(stock, data, hit))
+        share.grow(core.allocate(stock, share.wants(hit)))
+        opening = share.opening()
+        if opening and stock.name in core.bytes:
+            core.bytes[stock.name].move(opening)
+        self.recount_share(stock, data)
+
+    def recount_share(self, stock: Stock, data: RequestData) -> None:
+        """What it may still take has changed."""
+        share = data.shares[stock.name]
+        due = share.due(data.published)
+        stock.reserved += due - share.reserve
+        share.reserve = due
 
     # Ends
 
@@ -192,6 +282,11 @@ class AdmissionRules:
         self._unlock(m)
         if core.ledger.give("slots", m.number):
             core.device.free(data.slots[data.published :])
+        for stock in core.stocks.others:
+            share = data.shares[stock.name]
+            stock.device.free(share.own())
+            stock.reserved -= share.reserve
+        data.shares = {}
         core.reserved -= data.reserve
         core.committed -= 1
         data.slots, data.published, data.reserve = [], 0, 0
@@ -210,3 +305,11 @@ class AdmissionRules:
             detail = self.claims.end_claim(m, Loss.ABORTED)
         self.launches.leave_retry(m)
         return detail
+
+
+def _staged(hold: HoldData, name: str, spans: list[Span], *, per_page: bool) -> list[int]:
+    """Staging pages of the spans of a component that the tree lacks, in page order."""
+    one = hold.parts[name]
+    if not per_page:
+        return list(one.staging) if spans else []
+    return [page for span in spans for page in one.staging[span.start - one.first : span.end - one.first]]

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from stagehold.cache.components.full import SPINE
 from stagehold.cache.keys import RankCoordinates
 from stagehold.kernels.copies import DeviceBytes, StagingBytes, check_round_trip
 from stagehold.lifecycle.admission import AdmissionRules
 from stagehold.lifecycle.breaker import BreakerData, BreakerRules, LinkData, LinkRules
 from stagehold.lifecycle.claims import ClaimRules
-from stagehold.lifecycle.copies import Bytes, Copies
+from stagehold.lifecycle.copies import Bytes, Copies, Tensors
 from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.holds import HoldRules
 from stagehold.lifecycle.launch import LaunchRules
@@ -23,6 +24,7 @@ from stagehold.lifecycle.visits import Deliver, Visits
 from stagehold.lifecycle.writes import WriteRules
 from stagehold.machines import Arm, HandleKey, Journal, Machine, Sink, Stepper, bind
 from stagehold.specs.attachment import ATTACHMENT
+from stagehold.specs.component import ComponentConfig
 from stagehold.specs.config import EngineConfig
 from stagehold.specs.declare import Deadline, MachineSpec
 from stagehold.specs.hold import HOLD
@@ -103,12 +105,19 @@ def assemble(
     return parts
 
 
-def attach_bytes(config: EngineConfig) -> Bytes | None:
-    """The tensors of a configuration that asks for them."""
-    if config.parts == 0:
-        return None
-    device = DeviceBytes(config.parts, config.page_part_bytes, config.device_pages)
-    staging = StagingBytes(config.parts, config.page_part_bytes, max(1, config.staging_pages))
+def attach_bytes(config: EngineConfig) -> Tensors:
+    """The tensors of every component, where the configuration asks for them."""
+    tensors = Tensors()
+    if config.parts:
+        tensors[SPINE] = _bytes(config, config.device_pages, config.staging_pages)
+        for one in config.components:
+            tensors[one.name] = _bytes(one, one.device_pages, one.staging_pages)
+    return tensors
+
+
+def _bytes(layout: EngineConfig | ComponentConfig, device_pages: int, staging_pages: int) -> Bytes:
+    device = DeviceBytes(layout.parts, layout.page_part_bytes, device_pages)
+    staging = StagingBytes(layout.parts, layout.page_part_bytes, max(1, staging_pages))
     check_round_trip(device, staging)
     return Bytes(device, staging)
 

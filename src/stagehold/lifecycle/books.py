@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from stagehold.cache.errors import InvariantBroken
 from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.facts import Capacity
+from stagehold.lifecycle.stocks import Stock
 from stagehold.machines import Machine
 from stagehold.specs.attachment import ATTACHMENT
 from stagehold.specs.declare import MachineSpec
@@ -97,20 +98,52 @@ def _pools(core: Core) -> Iterator[Violation]:
     if reserved != core.reserved or core.ledger.totals["slots"] != own + reserved:
         yield Violation("device", f"{core.reserved} pages are promised, requests count {reserved}, the ledger "
                                   f"{core.ledger.totals['slots']} with {own} taken")  # fmt: skip
-    owners = {f"{m.number}": m.data.staging for _, m in _alive(core) if hasattr(m.data, "staging")}
-    try:
-        core.staging.check({**owners, "host tier": core.host.pages()})
-    except InvariantBroken as error:
-        yield Violation("staging", str(error))
-    written = sum(len(w.data.staging) for w in core.writes.values())
-    if written != core.write_pages:
-        yield Violation("staging", f"writes own {written} pages, {core.write_pages} are counted")
-    entered = sum(len(pages) for pages in owners.values())
+    entered = sum(len(pages) for pages in _staged(core, core.stocks.spine).values())
     if entered != core.ledger.totals["staging"]:
         yield Violation("staging", f"owners hold {entered} pages, the ledger says {core.ledger.totals['staging']}")
+    for stock in core.stocks:
+        yield from _staging(core, stock)
+    for stock in core.stocks.others:
+        yield from _slots(core, stock)
     committed = sum(m.state is RequestState.COMMITTED for m in core.requests.values())
     if committed != core.committed:
         yield Violation("device", f"{committed} requests are committed, {core.committed} are counted")
+
+
+def _staged(core: Core, stock: Stock) -> dict[str, list[int]]:
+    """Staging pages of a component by the number of the hold or write that owns them."""
+    owners = {f"{w.number}": w.data.staging for w in core.writes.values() if w.data.component == stock.name}
+    for h in core.holds.values():
+        mine = h.data if stock is core.stocks.spine else h.data.parts.get(stock.name)
+        if mine is not None:
+            owners[f"{h.number}"] = mine.staging
+    return owners
+
+
+def _staging(core: Core, stock: Stock) -> Iterator[Violation]:
+    try:
+        stock.staging.check({**_staged(core, stock), "host tier": stock.host.pages()})
+    except InvariantBroken as error:
+        yield Violation("staging", str(error))
+    written = sum(len(w.data.staging) for w in core.writes.values() if w.data.component == stock.name)
+    if written != stock.written:
+        yield Violation("staging", f"writes own {written} pages of {stock.name}, {stock.written} are counted")
+
+
+def _slots(core: Core, stock: Stock) -> Iterator[Violation]:
+    """The slots of a component that does not carry the tree."""
+    shares = {str(m.number): m.data.shares[stock.name] for m in core.requests.values() if m.data.shares}
+    owners = {number: share.own() for number, share in shares.items()}
+    try:
+        stock.device.check({**owners, "tree": core.tree.owned(stock.name)})
+    except InvariantBroken as error:
+        yield Violation("device", str(error))
+    reserved = sum(share.reserve for share in shares.values())
+    if reserved != stock.reserved:
+        yield Violation("device", f"{stock.reserved} slots of {stock.name} are promised, requests count {reserved}")
+    if core.room_of(stock) < 0:
+        can = core.room_of(stock) + stock.reserved
+        yield Violation("device", f"{stock.reserved} slots of {stock.name} are promised, only {can} can be had")
 
 
 def _claims(core: Core) -> Iterator[Violation]:

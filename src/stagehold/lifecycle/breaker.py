@@ -76,7 +76,7 @@ class RoundTrip:
         return page
 
     def _send(self, kind: Kind, owner: int, page: TestPage) -> int:
-        names = self.core.names([TEST_PAGE])
+        names = self.core.stocks.spine.names([TEST_PAGE], self.core.at)
         buffers, reading = [memoryview(page.buffer)], page.reading
 
         def start(number: int) -> None:

@@ -54,7 +54,7 @@ class ClaimRules:
         hold = self.core.holds[m.data.hold]
         if look.joint >= hold.data.last:
             return Evaluate.COVERED
-        if look.live < hold.data.start:
+        if look.live < hold.data.anchor:
             return Evaluate.LOST
         return Evaluate.LOCKED if hold.state is HoldState.READY else Evaluate.UNWAITED
 

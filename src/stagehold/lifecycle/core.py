@@ -7,29 +7,28 @@ holds every machine that is alive, by number.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from stagehold.cache.beliefs import Beliefs
-from stagehold.cache.components.full import FULL
+from stagehold.cache.components.build import build
+from stagehold.cache.components.full import SPINE
 from stagehold.cache.holds import Receipt
-from stagehold.cache.host import HostTier
-from stagehold.cache.keys import ALONE, Chain, RankCoordinates, object_name
-from stagehold.cache.pools import Pool, StagingPool
+from stagehold.cache.keys import ALONE, Chain, RankCoordinates
 from stagehold.cache.stores.protocol import Buffer, Store
 from stagehold.cache.tree import Tree
 from stagehold.lifecycle.clock import Clock
-from stagehold.lifecycle.copies import Bytes, Copies
+from stagehold.lifecycle.copies import Bytes, Copies, Tensors
 from stagehold.lifecycle.data import Plan
 from stagehold.lifecycle.errors import InvariantBroken
 from stagehold.lifecycle.facts import Capacity
 from stagehold.lifecycle.ledger import Ledger
 from stagehold.lifecycle.live import LiveView
 from stagehold.lifecycle.operations import Kind, Operation, Operations
+from stagehold.lifecycle.stocks import Stock, Stocks
 from stagehold.machines import Journal, Machine
 from stagehold.specs.attachment import AttachmentState
 from stagehold.specs.config import EngineConfig
-from stagehold.specs.outcomes import HostMode
 from stagehold.specs.store import StoreState
 
 Step = Callable[[Machine, Any], Any]
@@ -58,22 +57,23 @@ class Core:
         config: EngineConfig,
         journal: Journal,
         copies: Copies,
-        tensors: Bytes | None,
+        tensors: Tensors,
         at: RankCoordinates = ALONE,
     ) -> None:
         self.config = config
         self.limits = config.limits
         self.journal = journal
         self.copies = copies
-        self.tensors = tensors
+        self.bytes = tensors  # of every component; none in runs without bytes
         self.at = at  # where this rank stands, as far as it changes the bytes of a page
         self.store: Store | None = None
         self.former: list[Store] = []  # stores that were replaced while operations of theirs were in flight
-        self.device = Pool(config.device_pages, "device")
-        self.staging = StagingPool(max(1, config.staging_pages), "staging")  # with the tier off nobody takes its page
-        self.tree = Tree(config.page_size, {FULL: self.device})
+        self.stocks = Stocks(config, build(config.components, config.page_size))
+        self.device, self.staging = self.stocks.spine.device, self.stocks.spine.staging
+        self.host = self.stocks.spine.host
+        pools = {stock.name: stock.device for stock in self.stocks}
+        self.tree = Tree(config.page_size, pools, components=build(config.components, config.page_size))
         self.live: LiveView[Receipt, Receipt] = self.tree  # what decisions look at and protect
-        self.host = HostTier(self.staging, config.staging_pages if config.host_memory_mode is HostMode.CACHE else 0)
         self.beliefs = Beliefs(config.belief_capacity)
         self.ledger = Ledger()
         self.clock = Clock()
@@ -84,10 +84,8 @@ class Core:
         self.writes: dict[int, Machine] = {}
         self.visits: dict[int, Plan] = {}
         self.spans: dict[tuple[bytes, int, int], int] = {}  # (last page key, start, last) -> hold that may be joined
-        self.reserved = 0  # device pages promised to committed requests and not yet allocated
         self.committed = 0
         self.hold_pages = 0  # pages of all spans that holds want or own
-        self.write_pages = 0  # staging pages that writes own
         self.fetched_tokens = 0  # brought by fetches, since the start
         self.local_tokens = 0  # found in staging instead, since the start
         self.least = self.most = Capacity(0, 0, 0)  # left on the poorest rank and on the richest, at the last exchange
@@ -121,6 +119,31 @@ class Core:
             if number in self.requests:
                 self.requests[number].data.barred = True
 
+    # The component that carries the tree
+
+    @property
+    def tensors(self) -> Bytes | None:
+        """Its tensors, where bytes are attached."""
+        return self.bytes.get(SPINE)
+
+    @property
+    def reserved(self) -> int:
+        """Device pages promised to committed requests and not yet allocated."""
+        return self.stocks.spine.reserved
+
+    @reserved.setter
+    def reserved(self, pages: int) -> None:
+        self.stocks.spine.reserved = pages
+
+    @property
+    def write_pages(self) -> int:
+        """Staging pages that writes own."""
+        return self.stocks.spine.written
+
+    @write_pages.setter
+    def write_pages(self, pages: int) -> None:
+        self.stocks.spine.written = pages
+
     # The store
 
     @property
@@ -144,17 +167,19 @@ class Core:
 
     def keys(self, chain: Chain, start: int, last: int) -> list[bytes]:
         """Page keys of pages [start, last)."""
-        return [chain.page_key(page) for page in range(start, last)]
+        return self.stocks.spine.keys(chain, start, last)
 
-    def names(self, keys: Iterable[bytes]) -> list[bytes]:
-        """Object names of page keys in the store."""
-        return [object_name(key, component=FULL, at=self.at) for key in keys]
-
-    def buffers(self, pages: Iterable[int]) -> list[Buffer]:
+    def buffers(self, stock: Stock, pages: Iterable[int]) -> list[Buffer]:
         """The bytes of staging pages; empty views when no tensors are attached."""
-        if self.tensors is None:
+        bytes_of = self.bytes.get(stock.name)
+        if bytes_of is None:
             return [memoryview(bytearray()) for _ in pages]
-        return [self.tensors.page(page) for page in pages]
+        return [bytes_of.page(page) for page in pages]
+
+    def matches(self, chain: Chain, limit: int) -> tuple[int, int]:
+        """Pages of the FULL and of the joint match; one look where no component gates a match."""
+        live = self.live.full_match(chain, limit)
+        return live, self.live.joint_match(chain, limit) if self.stocks.gates else live
 
     # Room
 
@@ -171,6 +196,42 @@ class Core:
         staging = self.staging.free_count + self.host.reclaimable
         return Capacity(staging, self.config.pin_cap - self.tree.pinned, self.own_room())
 
+    def room_of(self, stock: Stock) -> int:
+        """The same for any component."""
+        if stock is self.stocks.spine:
+            return self.room()
+        return stock.device.free_count + self.tree.evictable_slots(stock.name) - stock.reserved
+
+    def protectable(self, chain: Chain, pages: int) -> bool:
+        """Whether the live prefix could be locked without touching what others were promised."""
+        if self.live.protect_cost(chain, pages) > self.room():
+            return False
+        return all(self.window_cost(stock, chain, pages) <= self.room_of(stock) for stock in self.stocks.others)
+
+    def window_cost(self, stock: Stock, chain: Chain, pages: int) -> int:
+        """Slots of a component that a lock at boundary `pages` would take from those that can be evicted."""
+        reach = self.stocks.part(stock.name).reach(pages)
+        return self.tree.unlocked(chain, reach, pages, stock.name)
+
+    def in_reach(self, stock: Stock, chain: Chain, pages: int) -> list[int]:
+        """Slots that a use ending at boundary `pages` reads of a component: those without a hole before it."""
+        spans = self.tree.resident(chain, self.stocks.part(stock.name).reach(pages), pages, stock.name)
+        if not spans or spans[-1].end != pages:
+            return []
+        return self.tree.slots(chain, spans[-1].start, pages, stock.name)
+
+    def allocate(self, stock: Stock, slots: int) -> list[int]:
+        """`slots` slots of any component, evicting as needed; the caller has looked at the room."""
+        if stock is self.stocks.spine:
+            return self.allocate_device(slots)
+        if stock.device.free_count < slots:
+            self.tree.evict(slots - stock.device.free_count, stock.name)
+        taken = stock.device.alloc(slots)
+        if taken is None:
+            can = f"{stock.device.free_count} free, {self.tree.evictable_slots(stock.name)} evictable"
+            raise InvariantBroken(f"{slots} {stock.name} slots were promised, {can}")
+        return taken
+
     def allocate_device(self, pages: int) -> list[int]:
         """`pages` slots, evicting as needed. The caller has looked at the room; failing here is a bug."""
         if self.device.free_count < pages:
@@ -182,38 +243,46 @@ class Core:
             )
         return slots
 
-    def insert(self, chain: Chain, start: int, slots: list[int]) -> list[int]:
+    def insert(
+        self, chain: Chain, start: int, slots: list[int], others: Mapping[str, Sequence[int]] | None = None
+    ) -> list[int]:
         """Publish `slots` as pages from `start` on; returns the slots that the tree shows there now.
 
-        Pages that a sibling has published meanwhile stay the sibling's, and ours go back to the pool.
+        `others` has the slots of other components for the last of these pages. What a sibling has published
+        meanwhile stays the sibling's, and ours goes back to the pools.
         """
         if not slots:
             return []
         end = start + len(slots)
-        duplicates = [
-            slot for given in self.tree.insert(chain, start, end, slots).duplicates.values() for slot in given
-        ]
-        self.device.free(duplicates)
-        return list(self.tree.slots(chain, start, end)) if duplicates else slots
+        brought = {SPINE: slots, **{name: given for name, given in (others or {}).items() if given}}
+        duplicates = self.tree.insert(chain, start, end, brought).duplicates
+        for name, given in duplicates.items():
+            self.stocks.by_name[name].device.free(given)
+        return list(self.tree.slots(chain, start, end)) if any(duplicates.values()) else slots
 
     def staging_free(self) -> int:
         """Staging pages that can be had now on every rank, counting what the host tier would give up."""
         return self.staging.free_count + self.host.reclaimable - self.short.staging
 
-    def allocate_staging(self, pages: int) -> list[int]:
-        """`pages` staging pages; the caller has looked at `staging_free`."""
-        self.host.reclaim(pages)
-        taken = self.staging.alloc(pages)
+    def staging_free_of(self, stock: Stock) -> int:
+        """The same for any component."""
+        return self.staging_free() if stock is self.stocks.spine else stock.staging_free()
+
+    def allocate_staging(self, stock: Stock, pages: int) -> list[int]:
+        """`pages` staging pages; the caller has looked at `staging_free_of`."""
+        stock.host.reclaim(pages)
+        taken = stock.staging.alloc(pages)
         if taken is None:
-            raise InvariantBroken(f"{pages} staging pages were promised, {self.staging.free_count} are free")
+            free = stock.staging.free_count
+            raise InvariantBroken(f"{pages} pages of {stock.staging.name} were promised, {free} are free")
         return taken
 
-    def free_staging(self, pages: list[int]) -> None:
+    def free_staging(self, stock: Stock, pages: list[int]) -> None:
         """Give staging pages back, and let those that wait for them look again."""
-        self.staging.free(pages)
+        stock.staging.free(pages)
         self.news += 1
 
-    def keep_staging(self, keys: list[bytes], pages: list[int]) -> None:
+    def keep_staging(self, stock: Stock, keys: list[bytes], pages: list[int]) -> None:
         """Verified pages that nobody needs any more: to the host tier where it has room, free otherwise."""
-        self.host.keep(keys, pages)
+        stock.host.keep(keys, pages)
         self.news += 1

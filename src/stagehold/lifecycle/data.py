@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from stagehold.cache.components.full import SPINE
+from stagehold.cache.components.shares import Share
 from stagehold.cache.keys import Chain
 from stagehold.specs.outcomes import AdmissionOutcome, SkipReason
 
@@ -94,6 +96,7 @@ class RequestData:
     known_end: int = 0  # pages from the root that the store is known to reach; 0: not known
     query: int = 0  # operation number of the lookup in flight
     asked_from: int = 0  # first page that the latest lookup asked for
+    asked_to: int = 0  # end of what it asked for
     asked_at: int = 0  # lessons that the beliefs had taken when it was sent
     missing: int = 0  # first page that it did not find
     wanted: bytes = b""  # page key whose write wakes the retry
@@ -105,14 +108,27 @@ class RequestData:
     lock: Any = None  # receipt of the path lock
     slots: list[int] = field(default_factory=list)  # page table while committed: tree pages, then own pages
     published: int = 0  # pages of `slots` that belong to the tree
+    shares: dict[str, Share] = field(default_factory=dict)  # what it has of the other components, while committed
     n_tokens: int = 0  # tokens with a place in `slots`
     reserve: int = 0  # pages promised by admission and not yet allocated
     store_hit_tokens: int = 0
 
 
+@dataclass(slots=True)
+class Brought:
+    """What a hold brings of another component: pages [first, its end), whole, or the one checkpoint at its end."""
+
+    first: int
+    staging: list[int] = field(default_factory=list)
+
+
 @dataclass(slots=True, eq=False)
 class HoldData:
-    """Payload of *hold*: the span [start, last) of `chain`, anchored at `start`."""
+    """Payload of *hold*: the span [start, last) of `chain`, where `start` is what can be gone on from without it.
+
+    `base` is the live prefix that it is anchored at, from IO commit on: `start` or more, where the pages between have
+    lost what other components need there. The pages of [base, last) are staged.
+    """
 
     chain: Chain
     namespace: bytes
@@ -120,23 +136,36 @@ class HoldData:
     last: int
     key: bytes  # page key of the last page
     claims: list[int] = field(default_factory=list)  # request numbers, in order of their claims
-    staging: list[int] = field(default_factory=list)  # staging page of each page of the span
+    base: int = -1
+    staging: list[int] = field(default_factory=list)  # staging page of each page of [base, last)
+    parts: dict[str, Brought] = field(default_factory=dict)  # what it declared of other components
     pin: Any = None
     span: Any = None  # tree receipt of the pages that a load writes
     operation: int = 0
     visitor: int = 0  # the request whose visit is open
     passed: int = 0  # younger holds that took staging past this one
 
+    @property
+    def anchor(self) -> int:
+        """Live pages without which it cannot be joined."""
+        return max(self.start, self.base)
+
+    @property
+    def units(self) -> int:
+        """Staging pages that it owns, of all components."""
+        return len(self.staging) + sum(len(part.staging) for part in self.parts.values())
+
 
 @dataclass(slots=True, eq=False)
 class WriteData:
-    """Payload of *write*: pages [first, last) of `chain`."""
+    """Payload of *write*: pages [first, last) of one component of `chain`, and what they are called there."""
 
     chain: Chain
     namespace: bytes
     first: int
     last: int
     keys: tuple[bytes, ...]
+    component: str = SPINE
     staging: list[int] = field(default_factory=list)
     span: Any = None
     operation: int = 0

@@ -176,9 +176,13 @@ class Engine:
         """The KV of the first `upto` tokens is in the request's slots: whole pages of it enter the tree."""
         self._parts.running.publish(self._roster.committed(handle, "publish"), inputs.whole("publish", "upto", upto))
 
-    def page_slots(self, handle: Handle) -> tuple[int, ...]:
-        """The request's page table: slot of each of its pages, the tree's first."""
-        return tuple(self._roster.committed(handle, "page_slots").data.slots)
+    def page_slots(self, handle: Handle, component: str | None = None) -> tuple[int, ...]:
+        """The request's page table: slot of each of its pages, the tree's first.
+
+        Of a `component` with a window -1 for pages behind it; of one with checkpoints the slot that it computes in.
+        """
+        data: RequestData = self._roster.committed(handle, "page_slots").data
+        return tuple(data.slots if component is None else inputs.share(data.shares, component).slots)
 
     @exclusive
     def finish(self, handle: Handle) -> None:
@@ -337,6 +341,11 @@ class Engine:
     def device_bytes(self) -> DeviceBytes | None:
         """The tensors of the device pool, where bytes are attached."""
         tensors = self._parts.core.tensors
+        return None if tensors is None else tensors.device
+
+    def component_bytes(self, component: str) -> DeviceBytes | None:
+        """The same of another component: uint8 [its parts, its device_pages, its page_part_bytes]."""
+        tensors = self._parts.core.bytes.get(inputs.component("component_bytes", component, self.config))
         return None if tensors is None else tensors.device
 
     def state_of(self, handle: Handle) -> RequestState:

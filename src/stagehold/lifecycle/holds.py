@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from stagehold.lifecycle.claims import Ended
+from stagehold.cache.components.base import Span
+from stagehold.lifecycle.claims import Ended, Look
 from stagehold.lifecycle.core import Core
-from stagehold.lifecycle.data import HoldData
+from stagehold.lifecycle.data import Brought, HoldData
 from stagehold.lifecycle.operations import Kind
+from stagehold.lifecycle.stocks import Stock
 from stagehold.machines import Machine, SpanKey
 from stagehold.specs.hold import HoldState
 from stagehold.specs.outcomes import Cut, Fetched, HoldEnd, IoCommit, Loss
@@ -44,26 +46,41 @@ class HoldRules:
 
     # Decisions
 
-    def io_commit(self, h: Machine, live: int) -> IoCommit:
-        """The one look at the live tree before a fetch; `live` is its FULL match, up to the end of the span."""
+    def look(self, h: Machine) -> Look:
+        """What the live tree holds of the span: pages of its FULL and of its joint match."""
+        return Look(*self.core.matches(h.data.chain, h.data.last))
+
+    def io_commit(self, h: Machine, look: Look) -> IoCommit:
+        """The one look at the live tree before a fetch."""
         core, data = self.core, h.data
-        if data.last - data.start > core.config.staging_pages:
+        if self._is_oversize(data):
             return IoCommit.OVERSIZE
-        if live >= data.last:
+        if look.joint >= data.last:
             return IoCommit.COVERED
-        if live < data.start:
+        if look.live < data.start:
             return IoCommit.LOST
-        if self._is_head_busy(h, live):
+        if self._is_head_busy(h, look.joint):
             return IoCommit.HEAD_BUSY
-        local = core.host.reach(data.chain, live, data.last) == data.last
+        local = self._is_local(data, look.live)
         if not local and (core.store_open or not core.attached):
             return IoCommit.STORE_OPEN
-        anchor = self._anchor(data, live)
+        anchor = self._anchor(data, look.live)
         if anchor is IoCommit.PIN_FULL:
             return anchor
         if local:
             return IoCommit.LOCAL
-        return anchor if self._has_staging(h, data.last - live) else IoCommit.NO_STAGING
+        return anchor if self._has_staging(h, data.last - look.live) else IoCommit.NO_STAGING
+
+    def _is_oversize(self, data: HoldData) -> bool:
+        """Whether the span could not fit in empty staging. What must be brought of others never exceeds a window."""
+        return data.last - data.start > self.core.config.staging_pages
+
+    def _is_local(self, data: HoldData, live: int) -> bool:
+        """Whether the host tiers have all that is to be brought."""
+        stocks = self.core.stocks
+        if not stocks.spine.hosts(data.chain, live, data.last):
+            return False
+        return all(stocks.by_name[name].hosts(data.chain, one.first, data.last) for name, one in data.parts.items())
 
     def _anchor(self, data: HoldData, live: int) -> IoCommit:
         """How the live prefix would be protected: a set-wise charge against the cap, and room for it."""
@@ -79,10 +96,22 @@ class HoldRules:
         return IoCommit.PINNED
 
     def _has_staging(self, h: Machine, pages: int) -> bool:
-        free = self.core.staging_free()
-        if self.elder is not None and self.elder is not h:
-            free -= self.elder.data.last - self.elder.data.start
-        return pages <= free
+        core, data = self.core, h.data
+        kept = self.elder.data if self.elder is not None and self.elder is not h else None
+        free = core.staging_free() - (kept.last - kept.start if kept is not None else 0)
+        if pages > free:
+            return False
+        for name, one in data.parts.items():
+            stock = core.stocks.by_name[name]
+            room = core.staging_free_of(stock)
+            if kept is not None and name in kept.parts:
+                room -= self._units(name, kept.parts[name], kept.last)
+            if self._units(name, one, data.last) > room and core.stocks.part(name).gates:
+                return False
+        return True
+
+    def _units(self, name: str, one: Brought, last: int) -> int:
+        return self.core.stocks.part(name).units([Span(one.first, last)])
 
     def _is_head_busy(self, h: Machine, live: int) -> bool:
         """Whether a shorter span over the same head is parked, fetching, ready or planned."""
@@ -95,10 +124,13 @@ class HoldRules:
         return False
 
     def fetched(self, h: Machine, good: int) -> Fetched:
-        """Verified pages against the span and the threshold."""
-        if good == h.data.last - h.data.start:
+        """Verified pages against those asked for, and the threshold. What must be whole leaves no head to keep."""
+        if good == h.data.units:
             return Fetched.WHOLE
-        return Fetched.HEAD if good >= self.core.config.threshold_pages else Fetched.NOTHING
+        return Fetched.HEAD if self._can_keep(h.data, good) else Fetched.NOTHING
+
+    def _can_keep(self, data: HoldData, good: int) -> bool:
+        return not data.parts and good >= self.core.config.threshold_pages
 
     def cut(self, h: Machine, _arg: Any) -> Cut:
         """Is a head verified that is worth keeping?"""
@@ -107,47 +139,71 @@ class HoldRules:
     def usable(self, h: Machine) -> bool:
         """Whether the agreed verified head of a fetch reaches the threshold."""
         operation = self.core.operations.live.get(h.data.operation)
-        good = operation.good if operation is not None else 0
-        return good >= self.core.config.threshold_pages
+        return self._can_keep(h.data, operation.good if operation is not None else 0)
 
     # Effects: IO commit
 
-    def fetch(self, h: Machine, live: int) -> int:
+    def fetch(self, h: Machine, look: Look) -> int:
         """Trim the head that the tree holds, take staging and pin, and send the fetch off."""
         core, data = self.core, h.data
-        pages = core.allocate_staging(data.last - live)
-        detail = self._anchor_at(h, live)
-        names = core.names(core.keys(data.chain, live, data.last))
-        buffers = core.buffers(pages)
-        core.ledger.take("staging", h.number, data.namespace, len(pages))
+        self._salvage(data)
+        spine = core.stocks.spine
+        data.staging = core.allocate_staging(spine, max(0, data.last - look.live))
+        detail = self._anchor_at(h, look)
+        names = spine.names(core.keys(data.chain, data.base, data.last), core.at)
+        buffers = core.buffers(spine, data.staging)
+        for stock, one in self._parts(data):
+            keys = self._keys(stock, data, one)
+            one.staging = core.allocate_staging(stock, len(keys))
+            names += stock.names(keys, core.at)
+            buffers += core.buffers(stock, one.staging)
+        core.ledger.take("staging", h.number, data.namespace, len(data.staging))
         core.ledger.take("io", h.number, data.namespace)
-        data.staging = pages
         data.operation = core.begin(Kind.FETCH, h.number, lambda n: self._send(n, names, buffers), len(names)).number
-        core.fetched_tokens += len(pages) * core.config.page_size
+        core.fetched_tokens += len(data.staging) * core.config.page_size
         return detail
+
+    def _salvage(self, data: HoldData) -> None:
+        """What gates no match is left out where there is no staging for it: the hold is declared without it."""
+        core = self.core
+        for stock, one in self._parts(data):
+            part = core.stocks.part(stock.name)
+            if not part.gates and self._units(stock.name, one, data.last) > core.staging_free_of(stock):
+                del data.parts[stock.name]
+
+    def _parts(self, data: HoldData) -> list[tuple[Stock, Brought]]:
+        return [(self.core.stocks.by_name[name], one) for name, one in data.parts.items()]
+
+    def _keys(self, stock: Stock, data: HoldData, one: Brought) -> list[bytes]:
+        """Keys of what the hold brings of a component: one for each page, or one for its end."""
+        units = self._units(stock.name, one, data.last)
+        return stock.keys(data.chain, data.last - units, data.last)
 
     def _send(self, number: int, names: list[bytes], buffers: list[Any]) -> None:
         store = self.core.store
         assert store is not None, "a fetch without a store"
         store.get_into(number, names, buffers, self.core.clock.tick)
 
-    def take_local(self, h: Machine, live: int) -> int:
+    def take_local(self, h: Machine, look: Look) -> int:
         """Every page is in staging already: share them."""
         core, data = self.core, h.data
-        detail = self._anchor_at(h, live)
-        data.staging = core.host.borrow(core.keys(data.chain, live, data.last))
+        detail = self._anchor_at(h, look)
+        data.staging = core.host.borrow(core.keys(data.chain, data.base, data.last))
+        for stock, one in self._parts(data):
+            one.staging = stock.host.borrow(self._keys(stock, data, one))
         core.ledger.take("staging", h.number, data.namespace, len(data.staging))
         core.local_tokens += len(data.staging) * core.config.page_size
         return detail
 
-    def _anchor_at(self, h: Machine, live: int) -> int:
+    def _anchor_at(self, h: Machine, look: Look) -> int:
         """Pin the anchor (perhaps with an empty receipt) and trim the span to what lies behind it."""
         core, data = self.core, h.data
-        pinned = live if self._anchor(data, live) is IoCommit.PINNED else 0
+        pinned = look.live if self._anchor(data, look.live) is IoCommit.PINNED else 0
         data.pin = core.live.pin(data.chain, pinned)
-        core.live.touch(data.chain, live)
+        core.live.touch(data.chain, look.live)
         core.ledger.take("pin", h.number, data.namespace, pinned)
-        return self._reshape(h, live, data.last, Loss.TRIMMED)
+        data.base = min(look.live, data.last)
+        return self._reshape(h, max(data.start, look.joint), data.last, Loss.TRIMMED)
 
     def _reshape(self, h: Machine, start: int, last: int, reason: Loss) -> int:
         """The span is now [start, last): its claims lose the rest, for one reason; returns the record's detail."""
@@ -177,23 +233,26 @@ class HoldRules:
         """Keep what was verified; the tail is not there, so nobody believes in it any more."""
         data = h.data
         self._end_io(h)
-        self._forget(h, data.start + good)
+        self._forget(h, good)
         tail = data.staging[good:]
         del data.staging[good:]
         self.core.ledger.change("staging", h.number, good)
-        self.core.free_staging(tail)
+        self.core.free_staging(self.core.stocks.spine, tail)
         return self._reshape(h, data.start, data.start + good, Loss.FAILED)
 
-    def _forget(self, h: Machine, first: int) -> None:
-        """Beliefs and known ends beyond page `first` were wrong."""
+    def _forget(self, h: Machine, good: int) -> None:
+        """Beliefs and known ends beyond the first `good` pages that were asked for were wrong."""
         core, data = self.core, h.data
-        core.beliefs.unteach(core.keys(data.chain, first, data.last))
+        keys = core.keys(data.chain, data.base, data.last)
+        for stock, one in self._parts(data):
+            keys += self._keys(stock, data, one)
+        core.beliefs.unteach(keys[good:])
         for number in data.claims:
-            core.requests[number].data.known_end = first
+            core.requests[number].data.known_end = 0 if data.parts else data.base + good
 
     def fail(self, h: Machine, good: int) -> None:
         """Too little came back."""
-        self._forget(h, h.data.start + good)
+        self._forget(h, good)
         self._end_io(h)
         self._unpin(h)
         self._release(h)
@@ -206,7 +265,7 @@ class HoldRules:
         good = operation.good
         middle = data.start + good
         tail = HoldData(data.chain, data.namespace, middle, data.last, data.key)
-        tail.staging, tail.operation = data.staging[good:], operation.number
+        tail.base, tail.staging, tail.operation = middle, data.staging[good:], operation.number
         birth = SpanKey(data.namespace, data.key, middle, data.last)
         drain = core.steps.hold.birth(tail, birth, HoldState.DRAINING)
         core.holds[drain.number] = drain
@@ -265,7 +324,9 @@ class HoldRules:
     def load(self, h: Machine, live: int) -> None:
         """The visitor has queued the copies and published the tail: keep both ends until the copies have ended."""
         core, data = self.core, h.data
-        data.span = core.tree.hold_span(data.chain, live, max(live, data.last))
+        firsts = {name: one.first for name, one in data.parts.items()}
+        start = min([live, *firsts.values()])
+        data.span = core.tree.hold_span(data.chain, start, max(start, data.last), firsts=firsts)
         data.operation = core.begin(Kind.LOAD, h.number, lambda n: core.copies.sent(n, core.clock.tick)).number
         core.ledger.take("io", h.number, data.namespace)
         self._unpin(h)
@@ -291,15 +352,22 @@ class HoldRules:
         core.close_span(h.number)
         core.hold_pages -= data.last - data.start
         core.clock.disarm(h)
-        if data.staging and core.ledger.give("staging", h.number):
-            if h.state in (HoldState.READY, HoldState.PLANNED, HoldState.LOADING):
-                core.keep_staging(core.keys(data.chain, data.start, data.last), data.staging)
-            else:
-                core.free_staging(data.staging)
+        if data.units and core.ledger.give("staging", h.number):
+            keep = h.state in (HoldState.READY, HoldState.PLANNED, HoldState.LOADING)
+            self._give_staging(core.stocks.spine, core.keys(data.chain, data.base, data.last), data.staging, keep=keep)
+            for stock, one in self._parts(data):
+                self._give_staging(stock, self._keys(stock, data, one), one.staging, keep=keep)
         data.staging = []
+        data.parts = {}
         core.news += 1
         if not data.claims:
             core.holds.pop(h.number, None)
+
+    def _give_staging(self, stock: Stock, keys: list[bytes], pages: list[int], *, keep: bool) -> None:
+        if keep:
+            self.core.keep_staging(stock, keys, pages)
+        else:
+            self.core.free_staging(stock, pages)
 
     # Claimants
 

@@ -5,17 +5,20 @@ Owns the sentences that say which argument of which call was wrong. It keeps not
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import index
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stagehold.cache.components.shares import Share
 from stagehold.cache.errors import CacheRefused
 from stagehold.cache.keys import Chain, Namespace
 from stagehold.cache.stores.protocol import Store
 from stagehold.lifecycle.errors import Misuse
 from stagehold.lifecycle.ranks.solo import Facts
+from stagehold.specs.config import EngineConfig
 
 
 def whole(call: str, name: str, value: Any) -> int:
@@ -72,3 +75,18 @@ def usable(call: str, store: Any) -> Store:
     if not isinstance(store, Store):
         raise Misuse(f"{call}: expected a store with a name, exists, get_into, put, poll and close, got {store!r}")
     return store
+
+
+def component(call: str, name: str, config: EngineConfig) -> str:
+    """The name of a component that was configured."""
+    names = [one.name for one in config.components]
+    if name not in names:
+        raise Misuse(f"{call}: no component {name!r}; there are {names}")
+    return name
+
+
+def share(shares: Mapping[str, Share], name: str) -> Share:
+    """What a request has of a component."""
+    if name not in shares:
+        raise Misuse(f"page_slots: no component {name!r}; there are {list(shares)}")
+    return shares[name]

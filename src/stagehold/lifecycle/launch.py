@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from stagehold.cache.components.base import Span
 from stagehold.lifecycle.core import Core
-from stagehold.lifecycle.data import HoldData, RequestData
-from stagehold.lifecycle.operations import Kind
+from stagehold.lifecycle.data import Brought, HoldData, RequestData
+from stagehold.lifecycle.operations import Ends, Kind
 from stagehold.machines import Machine, SpanKey
 from stagehold.specs.hold import HoldState
 from stagehold.specs.outcomes import Answer, Decline, HostMode, Launch, Resolve
@@ -32,13 +33,13 @@ class LaunchRules:
         core, data = self.core, m.data
         if not core.attached or self.is_spent(m):
             return Launch.CAP
-        live = core.live.full_match(data.chain, data.hit_limit)
-        if (data.known_end or data.hit_limit) - live < core.config.threshold_pages:
+        start = core.live.joint_match(data.chain, data.hit_limit)
+        if (data.known_end or data.hit_limit) - start < core.config.threshold_pages:
             return Launch.TOO_SHORT
-        if self._hosted_end(data, live):
+        if self._hosted_end(data, start):
             return Launch.KNOWN
-        known = self._is_known(data, live)
-        if core.store_open and not (known and self._is_served(data, live)):
+        known = self._is_known(data, start)
+        if core.store_open and not (known and self._is_served(data, start)):
             return Launch.STORE_OPEN
         if known:
             return Launch.KNOWN
@@ -58,15 +59,17 @@ class LaunchRules:
         """Whether the request gets no further launch: it has had them all, or its books were found wrong."""
         return m.issues >= self.core.limits.issue_limit or m.data.barred
 
-    def _hosted_end(self, data: RequestData, live: int) -> int:
-        """The end of a host-resident run behind the live match that is worth a hold; 0 if there is none."""
-        if self.core.config.host_memory_mode is not HostMode.CACHE:
+    def _hosted_end(self, data: RequestData, start: int) -> int:
+        """The end of what the host tiers have behind the joint match, if it is worth a hold; else 0."""
+        core = self.core
+        if core.config.host_memory_mode is not HostMode.CACHE:
             return 0
-        end = self.core.host.reach(data.chain, live, data.hit_limit)
-        return end if end - live >= self.core.config.threshold_pages else 0
+        live = core.live.full_match(data.chain, data.hit_limit)
+        end = core.stocks.hosted(data.chain, start, live, data.hit_limit)
+        return end if end - start >= core.config.threshold_pages else 0
 
     def _is_known(self, data: RequestData, live: int) -> bool:
-        """Whether an earlier answer still says what the store holds behind the live match."""
+        """Whether an earlier answer still says what the store holds behind the joint match."""
         if data.known_end <= live:
             return False
         gap = range(live, min(data.asked_from, data.known_end))
@@ -90,15 +93,27 @@ class LaunchRules:
     # Effects: asking and claiming
 
     def ask(self, m: Machine, _arg: Any) -> None:
-        """Send one lookup for all pages behind the live match, which counts as used; it holds no buffer and no pin."""
+        """Send one lookup for all pages behind the joint match; it holds no buffer, no pin. The anchor counts as used.
+
+        Of other components it asks for every page at which the hit could end, since a hit ends where all of them do.
+        """
         core, data = self.core, m.data
-        live = core.live.full_match(data.chain, data.hit_limit)
-        names = core.names(core.keys(data.chain, live, data.hit_limit))
         self.leave_retry(m)
+        live, start = core.matches(data.chain, data.hit_limit)
         core.live.touch(data.chain, live)
         core.ledger.take("query", m.number, data.namespace)
-        data.asked_from, data.asked_at, data.known_end = live, core.beliefs.lessons, 0
-        data.query = core.begin(Kind.QUERY, m.number, lambda number: self._send(number, names), len(names)).number
+        data.asked_from, data.asked_at, data.known_end = start, core.beliefs.lessons, 0
+        stocks = core.stocks
+        last = min(data.hit_limit, start + core.config.staging_pages) if stocks.gates else data.hit_limit
+        data.asked_to = last
+        names: list[bytes] = []
+        for name in (stocks.spine.name, *(part.name for part in stocks.gates)):
+            stock = stocks.by_name[name]
+            names += stock.names(stock.keys(data.chain, start, last), core.at)
+        query = core.begin(Kind.QUERY, m.number, lambda number: self._send(number, names), len(names))
+        if stocks.gates:
+            query.ends = Ends(stocks.gates, start, last)
+        data.query = query.number
 
     def _send(self, number: int, names: list[bytes]) -> None:
         store = self.core.store
@@ -108,26 +123,41 @@ class LaunchRules:
     def claim(self, m: Machine, _arg: Any) -> int:
         """Open or join the hold of the span that is known, host tier first."""
         data = m.data
-        live = self.core.live.full_match(data.chain, data.hit_limit)
+        live, start = self.core.matches(data.chain, data.hit_limit)
         self.core.live.touch(data.chain, live)
         self.leave_retry(m)
-        return self._open_claim(m, live, self._hosted_end(data, live) or data.known_end)
+        return self._open_claim(m, start, self._hosted_end(data, start) or data.known_end)
 
     def claim_hit(self, m: Machine, good: int) -> int:
         """Open or join the hold of the span that a lookup has just found."""
         core, data = self.core, m.data
         self.end_query(m)
         data.known_end = data.asked_from + good
-        core.beliefs.teach(core.keys(data.chain, data.asked_from, data.known_end))
-        core.beliefs.unteach(core.keys(data.chain, data.known_end, data.hit_limit), data.asked_at)
-        live = core.live.full_match(data.chain, data.known_end)
-        start = live if data.asked_from < live < data.known_end else data.asked_from
+        self._learn(data)
+        start = core.live.joint_match(data.chain, data.known_end)
+        start = start if data.asked_from < start < data.known_end else data.asked_from
         return self._open_claim(m, start, data.known_end)
+
+    def _learn(self, data: RequestData) -> None:
+        """What an answer says of the store: all up to the known end is there, and nothing else was found behind it."""
+        core = self.core
+        core.beliefs.teach(core.keys(data.chain, data.asked_from, data.known_end))
+        gates = [part.name for part in core.stocks.gates]
+        for name, span in core.stocks.brought(data.asked_from, data.known_end, gates).items():
+            core.beliefs.teach(core.stocks.by_name[name].keys(data.chain, *span))
+        self._unlearn(data, data.known_end)
+
+    def _unlearn(self, data: RequestData, first: int) -> None:
+        """The pages from `first` on could not be had when the store was asked."""
+        core = self.core
+        for name in (core.stocks.spine.name, *(part.name for part in core.stocks.gates)):
+            core.beliefs.unteach(core.stocks.by_name[name].keys(data.chain, first, data.asked_to), data.asked_at)
 
     def _open_claim(self, m: Machine, start: int, last: int) -> int:
         """A claim on the one hold of pages [start, last), shortened to what staging can ever give."""
         core, data = self.core, m.data
-        last = min(last, start + core.config.staging_pages)
+        if not core.stocks.gates:
+            last = min(last, start + core.config.staging_pages)
         number = core.spans.get((data.chain.page_key(last - 1), start, last))
         hold = self._open_hold(data, start, last) if number is None else core.holds[number]
         hold.data.claims.append(m.number)
@@ -139,6 +169,7 @@ class LaunchRules:
         core = self.core
         key = data.chain.page_key(last - 1)
         payload = HoldData(data.chain, data.namespace, start, last, key)
+        payload.parts = {name: Brought(first) for name, (first, _) in self._declared(data, start, last).items()}
         hold: Machine = core.steps.hold.birth(payload, SpanKey(data.namespace, key, start, last))
         core.holds[hold.number] = hold
         core.spans[(key, start, last)] = hold.number
@@ -146,13 +177,23 @@ class LaunchRules:
         core.news += 1
         return hold
 
+    def _declared(self, data: RequestData, start: int, last: int) -> dict[str, Span]:
+        """What a hold brings besides the pages: of what gates a match all, of the rest what is believed stored."""
+        core, found = self.core, {}
+        for name, span in core.stocks.brought(start, last, [part.name for part in core.stocks.parts]).items():
+            stock = core.stocks.by_name[name]
+            keys = stock.keys(data.chain, *span)
+            if core.stocks.part(name).gates or all(stock.host.has(key) or core.beliefs.knows(key) for key in keys):
+                found[name] = span
+        return found
+
     # Effects: answers that give nothing, and pacing
 
     def miss(self, m: Machine, good: int) -> int:
         """Nothing worth fetching is stored now; the record says how many tokens were found."""
         core, data = self.core, m.data
         data.missing = data.asked_from + good
-        core.beliefs.unteach(core.keys(data.chain, data.missing, data.hit_limit), data.asked_at)
+        self._unlearn(data, data.missing)
         self.end_query(m)
         data.look_again = True
         return good * core.config.page_size
@@ -222,9 +263,11 @@ class LaunchRules:
         """The end of what is missing: the last page that a write of ours is bringing, else the last page of all."""
         beliefs = self.core.beliefs
         if beliefs.flying:
+            tags = [stock.tag for stock in self.core.stocks][::-1]
             for page in range(data.hit_limit - 1, data.asked_from - 1, -1):
-                if beliefs.in_flight(key := data.chain.page_key(page)):
-                    return key
+                for tag in tags:
+                    if beliefs.in_flight(key := data.chain.page_key(page) + tag):
+                        return key
         return data.chain.page_key(data.hit_limit - 1)
 
     def leave_retry(self, m: Machine) -> None:

@@ -32,8 +32,8 @@ class LiveView(Protocol[R, P]):
     def lock(self, chain: Chain, pages: int) -> R:
         """Protect the prefix, all components, for a request that runs."""
 
-    def unlock(self, receipt: R) -> None:
-        """End a lock; refused for a receipt that is dead."""
+    def unlock(self, receipt: R, *, forfeit: bool = False) -> None:
+        """End a lock; refused for a receipt that is dead, unless what it protected is given up."""
 
     def pin(self, chain: Chain, pages: int) -> P:
         """Protect FULL of the prefix for a hold; charged as a set."""

@@ -8,7 +8,7 @@ than places, the youngest wait in order.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from heapq import heappop, heappush
@@ -16,6 +16,8 @@ from heapq import heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
+from stagehold.cache.components.base import Component
+from stagehold.cache.components.splice import restorable
 from stagehold.cache.stores.protocol import Progress, Verdict
 
 
@@ -43,6 +45,28 @@ UNCOUNTED = 1 << 31
 """More keys than any operation has: what a store may call good where nobody has said how many it was asked for."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Where a lookup over [start, last) may end: at boundaries that every gating component can restore.
+
+    It asks for the pages of the component that carries the tree first, then for those of each gate.
+    """
+
+    gates: tuple[Component, ...]
+    start: int
+    last: int
+
+    def longest(self, verdicts: Sequence[Verdict], most: int) -> int:
+        """Pages from `start` to the longest such end, at most `most`; 0 if there is none."""
+        size = self.last - self.start
+        there = [verdict is Verdict.HIT for verdict in verdicts]
+        there += [False] * ((len(self.gates) + 1) * size - len(there))
+        at = {gate.name: (place + 1) * size - self.start for place, gate in enumerate(self.gates)}
+        covered = next((page for page in range(size) if not there[page]), size)
+        limit = self.start + min(covered, most)
+        return restorable(self.gates, self.start, limit, lambda name, page: there[at[name] + page]) - self.start
+
+
 @dataclass(slots=True, eq=False)
 class Operation:
     """One thing in flight, over `keys` pages. `good` and `fault` are agreed; what is only local stands in its place."""
@@ -56,6 +80,8 @@ class Operation:
     place: int = -1
     good: int = 0
     fault: bool = False
+    ends: Ends | None = None
+    """Where its pages may end, if not after any of them."""
     proof: Callable[[], bool] | None = None
     """What else must hold here for its pages to be good; looked at once, when the store says that it has ended."""
 
@@ -137,6 +163,8 @@ class Operations:
             honest = 0 <= good <= operation.keys
             if item.done and operation.proof is not None and not operation.proof():
                 good = 0
+            if item.done and operation.ends is not None and honest:
+                good = operation.ends.longest(item.verdicts, operation.keys)
             fault = not honest or any(v.is_fault for v in item.verdicts)
             self._noted.add(operation.place)
             self._local[DONE, operation.place] = bool(item.done)

@@ -10,6 +10,7 @@ from stagehold.lifecycle.admission import AdmissionRules
 from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.data import Extension, NoRoom, RequestData
 from stagehold.lifecycle.errors import Misuse
+from stagehold.lifecycle.stocks import Stock
 from stagehold.lifecycle.writes import WriteRules
 from stagehold.machines import Machine
 from stagehold.specs.outcomes import WritePolicy
@@ -37,10 +38,16 @@ class Running:
         if data.n_tokens + n_tokens > core.config.largest_request_tokens:
             raise Misuse(f"extend({data.handle}): {data.n_tokens} + {n_tokens} tokens are more than "
                          f"largest_request_tokens={core.config.largest_request_tokens}")  # fmt: skip
+        if core.stocks.others and -(-n_tokens // core.config.page_size) > core.config.chunk_pages:
+            raise Misuse(f"extend({data.handle}): {n_tokens} tokens are more than "
+                         f"chunk_tokens={core.config.chunk_tokens}")  # fmt: skip
         need = max(0, -(-(data.n_tokens + n_tokens) // core.config.page_size) - len(data.slots))
         promised = min(need, data.reserve)
         if need - promised > core.room():
             return NoRoom(need, core.room() + data.reserve)
+        short = self._short_share(data, len(data.slots) + need)
+        if short is not None:
+            return short
         if len(ids):
             try:
                 data.chain.extend(ids)
@@ -50,9 +57,31 @@ class Running:
         data.slots.extend(slots)
         core.reserved -= promised
         data.reserve -= promised
+        for stock in core.stocks.others:
+            self._grow(stock, data)
         data.n_tokens += n_tokens
         self._recount(m)
         return Extension(tuple(slots))
+
+    def _short_share(self, data: RequestData, pages: int) -> NoRoom | None:
+        """Why another component cannot follow to `pages` pages; None if all can."""
+        done = data.n_tokens // self.core.config.page_size
+        for stock in self.core.stocks.others:
+            share = data.shares[stock.name]
+            # What is outlived goes back to the pool, and to what is promised, alike.
+            want, promised = share.wants(pages), share.reserve + len(share.outlived(done))
+            if want - promised > self.core.room_of(stock):
+                return NoRoom(want, promised + self.core.room_of(stock))
+        return None
+
+    def _grow(self, stock: Stock, data: RequestData) -> None:
+        """Another component follows: what the next token cannot see any more goes first."""
+        share = data.shares[stock.name]
+        gone = share.outlived(data.n_tokens // self.core.config.page_size)
+        stock.device.free(gone)
+        share.drop(gone)
+        share.grow(self.core.allocate(stock, share.wants(len(data.slots))))
+        self.admission.recount_share(stock, data)
 
     def _recount(self, m: Machine) -> None:
         data: RequestData = m.data
@@ -67,12 +96,32 @@ class Running:
         first, last = data.published, min(upto, data.chain.n_tokens) // core.config.page_size
         if last <= first:
             return
-        data.slots[first:last] = core.insert(data.chain, first, data.slots[first:last])
+        others = {stock.name: self._give(stock, data, first, last, upto) for stock in core.stocks.others}
+        data.slots[first:last] = core.insert(data.chain, first, data.slots[first:last], others)
         data.published = last
         self.admission.move_lock(data, last)
+        for stock in core.stocks.others:
+            self._show(stock, data)
         self._recount(m)
         if core.config.write_policy is WritePolicy.WRITE_THROUGH:
             self._offer(data, self._uncovered_from(data, first), last)
+
+    def _give(self, stock: Stock, data: RequestData, first: int, last: int, upto: int) -> list[int]:
+        """Slots of another component for the pages that are published; a copy of a state, where there is room."""
+        core, share = self.core, data.shares[stock.name]
+        fresh = share.fresh(whole=upto == last * core.config.page_size)
+        if not core.stocks.part(stock.name).fits(fresh, core.room_of(stock)):
+            fresh = 0
+        given = share.give(first, last, core.allocate(stock, fresh))
+        if given.copies and stock.name in core.bytes:
+            core.bytes[stock.name].move(given.copies)
+        return given.slots
+
+    def _show(self, stock: Stock, data: RequestData) -> None:
+        """The share names what the tree shows within its reach."""
+        shown = self.core.in_reach(stock, data.chain, data.published)
+        data.shares[stock.name].shown(data.published - len(shown), shown)
+        self.admission.recount_share(stock, data)
 
     def matched(self, m: Machine) -> None:
         """The request was admitted with a hit: the second use of its pages, and a new chance for those not written."""

@@ -15,7 +15,7 @@ from stagehold.lifecycle.errors import Misuse
 from stagehold.lifecycle.parts import Parts
 from stagehold.machines import Saved
 
-FIXED = ("config", "limits", "journal", "tensors", "steps", "_sink", "deliver")
+FIXED = ("config", "limits", "journal", "bytes", "steps", "_sink", "deliver")
 """Fields that a copy shares with the engine."""
 
 
@@ -35,7 +35,7 @@ def take(parts: Parts, more: tuple[object, ...]) -> Snapshot:
     for store in (*core.former, core.store):
         if store is not None and not getattr(store, "copyable", False):
             raise Misuse(f"snapshot: store {store.name!r} has workers; use the simulated store")
-    tensors = () if core.tensors is None else core.tensors.copies()
+    tensors = core.bytes.copies()
     saved = [{k: v for k, v in vars(part).items() if k not in FIXED} for part in _changing(parts, more)]
     state = deepcopy({"parts": saved, "tick": parts.tick.state}, _shared(parts))
     return Snapshot(core, state, core.journal.save(), tensors)
@@ -51,8 +51,7 @@ def put_back(parts: Parts, more: tuple[object, ...], snapshot: Snapshot) -> None
         vars(part).update(saved)
     parts.tick.state = state["tick"]
     core.journal.restore(snapshot.journal)
-    if core.tensors is not None:
-        core.tensors.overwrite(snapshot.tensors)
+    core.bytes.overwrite(snapshot.tensors)
 
 
 def _changing(parts: Parts, more: tuple[object, ...]) -> list[object]:

@@ -259,7 +259,7 @@ class Tick:
         """One try; None where the cascade of an earlier one has moved the hold."""
         if h.state is not HoldState.PARKED:
             return None
-        outcome = self.core.steps.hold.io_commit(h, self.core.live.full_match(h.data.chain, h.data.last))
+        outcome = self.core.steps.hold.io_commit(h, self.holds.look(h))
         self.core.settle()
         return IoCommit(outcome)
 

@@ -92,14 +92,15 @@ class Visits:
         if hold.state is HoldState.PLANNED:
             return SkipReason.SIBLING_VISIT
         look = Look(self.looks.full(m), self.looks.joint(m))
-        undecided = look.joint < hold.data.last and look.live >= hold.data.start
+        undecided = look.joint < hold.data.last and look.live >= hold.data.anchor
         if undecided and hold.state is not HoldState.READY:
             if self._waits(data, hold.data.last - hold.data.start):
                 return SkipReason.WAITING_FETCH
             if hold.state is HoldState.FETCHING and self.holds.usable(hold):
                 core.steps.hold.cut(hold)
                 core.settle()
-        if undecided and hold.state is HoldState.READY and core.live.protect_cost(data.chain, look.live) > core.room():
+        ready = undecided and hold.state is HoldState.READY
+        if ready and not core.protectable(data.chain, min(look.live, hold.data.last)):
             # The visit would lock pages that are promised to others, and they may ask for them in this very pass.
             return SkipReason.NO_ROOM
         core.steps.request.evaluate(m, look)
@@ -178,12 +179,13 @@ class Visits:
     def _delivery(self, m: Machine, hold: HoldData, plan: Plan) -> Delivery:
         """What the hold brings now. If whoever is asked for it raises, the visit is as open as before."""
         live = self.looks.full(m)
+        joint = self.looks.joint(m) if self.core.stocks.gates else live
         try:
-            delivered = whole("deliver", "the page reached", self.deliver(hold, live, plan.promised_pages))
+            delivered = whole("deliver", "the page reached", self.deliver(hold, joint, plan.promised_pages))
         except Exception:
             self.core.visits[m.number] = plan
             raise
-        return Delivery(live, plan.promised_pages, delivered)
+        return Delivery(live, joint, plan.promised_pages, delivered)
 
     def _admitted(self, m: Machine, plan: Plan) -> Admission:
         data = m.data

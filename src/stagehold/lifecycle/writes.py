@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from stagehold.cache.components.base import Span
 from stagehold.cache.keys import Chain
 from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.data import WriteData
 from stagehold.lifecycle.launch import LaunchRules
 from stagehold.lifecycle.operations import Kind
+from stagehold.lifecycle.stocks import Stock
 from stagehold.machines import Machine, SpanKey
-from stagehold.specs.outcomes import Copied, HostMode, Offer, PutEnded, Start
+from stagehold.specs.outcomes import Copied, HostMode, Offer, PutEnded, Start, WindowWrites
 from stagehold.specs.write import WriteState
 
 BACK_OFF_TICKS = 8
@@ -38,20 +40,37 @@ class WriteRules:
     # Offering
 
     def offer_span(self, chain: Chain, namespace: bytes, first: int, last: int) -> None:
-        """Offer pages [first, last), which have just been published, in pieces that staging can give."""
-        size = max(1, self._share() // 2)
-        for start in range(first, last, size):
-            self._offer_piece(chain, namespace, start, min(last, start + size))
-
-    def _offer_piece(self, chain: Chain, namespace: bytes, first: int, last: int) -> None:
+        """Offer live pages [first, last): those of the component that carries the tree, then what others have."""
         core = self.core
-        while first < last and self.is_on_its_way(chain.page_key(first)):
-            first += 1
-        while first < last - 1 and self.is_on_its_way(chain.page_key(last - 1)):
-            last -= 1
-        keys = tuple(core.keys(chain, first, last)) if first < last else (chain.page_key(last - 1),)
-        data = WriteData(chain, namespace, first, last, keys)
-        write = core.steps.write.birth(data, SpanKey(namespace, keys[-1], first, last))
+        self._offer_component(core.stocks.spine, chain, namespace, Span(first, last))
+        for stock in core.stocks.others:
+            start = self._stored_from(stock, first, last)
+            for span in core.tree.resident(chain, start, last, stock.name):
+                self._offer_component(stock, chain, namespace, span)
+
+    def _stored_from(self, stock: Stock, first: int, last: int) -> int:
+        """First page of a component that is to be stored of what is published at once."""
+        if self.core.stocks.configs[stock.name].writes is WindowWrites.ALL:
+            return first
+        return max(first, self.core.stocks.part(stock.name).reach(last))
+
+    def _offer_component(self, stock: Stock, chain: Chain, namespace: bytes, span: Span) -> None:
+        """In pieces that staging can give."""
+        size = max(1, self._share(stock) // 2)
+        for start in range(span.start, span.end, size):
+            self._offer_piece(stock, WriteData(chain, namespace, start, min(span.end, start + size), (), stock.name))
+
+    def _offer_piece(self, stock: Stock, data: WriteData) -> None:
+        core, chain = self.core, data.chain
+        keys = stock.keys(chain, data.first, data.last)
+        while keys and self.is_on_its_way(keys[0]):
+            data.first += 1
+            keys.pop(0)
+        while len(keys) > 1 and self.is_on_its_way(keys[-1]):
+            data.last -= 1
+            keys.pop()
+        data.keys = tuple(keys) or tuple(stock.keys(chain, data.last - 1, data.last))
+        write = core.steps.write.birth(data, SpanKey(data.namespace, data.keys[-1], data.first, data.last))
         core.steps.write.offer(write)
         if write.state is WriteState.QUEUED:
             core.writes[write.number] = write
@@ -59,6 +78,15 @@ class WriteRules:
     def is_on_its_way(self, key: bytes) -> bool:
         """Whether the page is believed stored, or a write of it is queued or under way."""
         return self.core.beliefs.knows(key) or self.core.beliefs.in_flight(key)
+
+    def _is_covered(self, data: WriteData) -> bool:
+        """Whether what a page needs to be of use is on its way: its parent, or the page that a component belongs to."""
+        if data.component != self.core.stocks.spine.name:
+            return self.is_on_its_way(data.chain.page_key(data.last - 1))
+        return data.first == 0 or self.is_on_its_way(data.chain.page_key(data.first - 1))
+
+    def _stock(self, data: WriteData) -> Stock:
+        return self.core.stocks.by_name[data.component]
 
     # Decisions
 
@@ -71,47 +99,55 @@ class WriteRules:
             return Offer.KEYLESS
         if data.pages == 0:
             return Offer.BELIEVED if core.beliefs.knows(data.keys[-1]) else Offer.IN_FLIGHT
-        if data.first and not self.is_on_its_way(data.chain.page_key(data.first - 1)):
+        if not self._is_covered(data):
             return Offer.UNCOVERED
         if core.ledger.totals["backlog"] + data.pages > core.config.backlog_pages:
             return Offer.FULL
-        return Offer.QUEUE if data.pages <= self._share() else Offer.NEVER_FITS
+        return Offer.QUEUE if data.pages <= self._share(self._stock(data)) else Offer.NEVER_FITS
 
-    def _share(self) -> int:
+    def _share(self, stock: Stock) -> int:
         """Staging that writes may have however busy loads are: a fifth, at least one page."""
-        return max(1, self.core.config.staging_pages // 5)
+        return max(1, stock.size // 5)
 
-    def _allowance(self) -> int:
+    def _allowance(self, stock: Stock) -> int:
         """Staging that writes may have now: max(0.2 x staging, staging - loads - staging / 10), in pages."""
-        core = self.core
-        size = core.config.staging_pages
-        loads = core.ledger.totals["staging"] - core.write_pages
-        return max(self._share(), size - loads - size // 10)
+        loads = stock.staging.used - stock.host.reclaimable - stock.written
+        return max(self._share(stock), stock.size - loads - stock.size // 10)
 
     def start(self, w: Machine, _arg: Any) -> Start:
         """GONE when no page of it is live and none is hosted; BLOCKED while loads, pacing or the breaker forbid it."""
         core, data = self.core, payload(w)
         hosted = self._is_hosted(data)
-        live = core.live.full_match(data.chain, data.last)
+        live = self._live_end(data)
         if not hosted and live <= data.first:
             return Start.GONE
-        if data.first and not self.is_on_its_way(data.chain.page_key(data.first - 1)):
+        if not self._is_covered(data):
             return Start.GONE
         if core.store_open or not core.attached or data.not_before > core.clock.tick:
             return Start.BLOCKED
         if hosted:
             return Start.HOSTED
-        short = core.write_pages + data.pages > self._allowance() or data.pages > core.staging_free()
         # What would be copied is what is still live: the tail of the intent may have been evicted.
-        if short or core.live.protect_cost(data.chain, live) > core.room():
-            return Start.BLOCKED
-        return Start.COPY
+        return Start.COPY if self._has_room(data, live) else Start.BLOCKED
+
+    def _has_room(self, data: WriteData, live: int) -> bool:
+        core, stock = self.core, self._stock(data)
+        if stock.written + data.pages > self._allowance(stock) or data.pages > core.staging_free_of(stock):
+            return False
+        if core.live.protect_cost(data.chain, live) > core.room():
+            return False
+        spine = stock is core.stocks.spine
+        return spine or core.tree.unlocked(data.chain, data.first, live, stock.name) <= core.room_of(stock)
+
+    def _live_end(self, data: WriteData) -> int:
+        """Where the live pages that begin with the first one end; `first` or less where that has gone."""
+        spans = self.core.tree.resident(data.chain, data.first, data.last, data.component)
+        return spans[0].end if spans and spans[0].start == data.first else 0
 
     def _is_hosted(self, data: WriteData) -> bool:
-        core = self.core
-        if core.config.host_memory_mode is not HostMode.CACHE:
+        if self.core.config.host_memory_mode is not HostMode.CACHE:
             return False
-        return core.host.reach(data.chain, data.first, data.last) == data.last
+        return self._stock(data).hosts(data.chain, data.first, data.last)
 
     def copied(self, w: Machine, _arg: Any) -> Copied:
         """Has anybody told us to stop meanwhile?"""
@@ -140,12 +176,13 @@ class WriteRules:
     def copy(self, w: Machine, _arg: Any) -> int:
         """Copy what is still live to staging; its tail may have been evicted meanwhile, and is given up here."""
         core, data = self.core, payload(w)
-        live = core.live.full_match(data.chain, data.last)
-        pages = core.allocate_staging(live - data.first)
+        stock, live = self._stock(data), self._live_end(data)
+        pages = core.allocate_staging(stock, live - data.first)
         lost = self._shorten(w, live)
-        data.span = core.tree.hold_span(data.chain, data.first, data.last)
-        if core.tensors is not None:
-            core.tensors.save(core.tree.slots(data.chain, data.first, data.last), pages)
+        firsts = {} if stock is core.stocks.spine else {stock.name: data.first}
+        data.span = core.tree.hold_span(data.chain, data.first, data.last, firsts=firsts)
+        if stock.name in core.bytes:
+            core.bytes[stock.name].save(core.tree.slots(data.chain, data.first, data.last, stock.name), pages)
         self._take_staging(w, pages)
         data.operation = core.begin(Kind.COPY, w.number, lambda n: core.copies.sent(n, core.clock.tick)).number
         return lost * core.config.page_size
@@ -162,14 +199,15 @@ class WriteRules:
 
     def put_hosted(self, w: Machine, _arg: Any) -> None:
         """The bytes are in the host tier: share them and put at once."""
-        self._take_staging(w, self.core.host.borrow(w.data.keys))
+        self._take_staging(w, self._stock(w.data).host.borrow(w.data.keys))
         self._begin_put(w)
 
     def _take_staging(self, w: Machine, pages: list[int]) -> None:
         core, data = self.core, payload(w)
         data.staging = pages
-        core.write_pages += len(pages)
-        core.ledger.take("staging", w.number, data.namespace, len(pages))
+        self._stock(data).written += len(pages)
+        own = len(pages) if data.component == core.stocks.spine.name else 0
+        core.ledger.take("staging", w.number, data.namespace, own)
         core.ledger.take("io", w.number, data.namespace)
 
     def put(self, w: Machine, _arg: Any) -> None:
@@ -184,7 +222,8 @@ class WriteRules:
 
     def _begin_put(self, w: Machine) -> None:
         core, data = self.core, payload(w)
-        names, buffers = core.names(data.keys), core.buffers(data.staging)
+        stock = self._stock(data)
+        names, buffers = stock.names(data.keys, core.at), core.buffers(stock, data.staging)
         data.operation = core.begin(Kind.PUT, w.number, lambda n: self._send(n, names, buffers), len(names)).number
 
     def _send(self, number: int, names: list[bytes], buffers: list[Any]) -> None:
@@ -243,11 +282,12 @@ class WriteRules:
 
     def _release(self, w: Machine, *, keep: bool) -> None:
         core, data = self.core, payload(w)
-        core.write_pages -= len(data.staging)
+        stock = self._stock(data)
+        stock.written -= len(data.staging)
         owned = core.ledger.give("staging", w.number)
         core.ledger.give("io", w.number)
         if owned and keep:
-            core.keep_staging(list(data.keys), data.staging)
+            core.keep_staging(stock, list(data.keys), data.staging)
         elif owned:
-            core.free_staging(data.staging)
+            core.free_staging(stock, data.staging)
         data.staging, data.operation = [], 0

@@ -9,6 +9,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from stagehold.specs.component import ComponentConfig
 from stagehold.specs.limits import Limits
 from stagehold.specs.outcomes import DivergencePolicy, HostMode, PrefetchPolicy, WritePolicy
 
@@ -35,6 +36,8 @@ class EngineConfig(BaseModel):
     operation_window: int = Field(default=256, ge=8, description="operations that one exchange has room for")
     parts: int = Field(default=0, ge=0, description="layers x (K, V) of the attached tensors; 0 attaches none")
     page_part_bytes: int = Field(default=0, ge=0, description="bytes of one page in one part")
+    components: tuple[ComponentConfig, ...] = Field(default=(), description="kinds of KV beside full attention")
+    chunk_tokens: int | None = Field(default=None, ge=1, description="most tokens that one extend asks for")
     limits: Limits = Limits()
 
     @property
@@ -54,8 +57,16 @@ class EngineConfig(BaseModel):
 
     @property
     def threshold_pages(self) -> int:
-        """The prefetch threshold in whole pages, at least one."""
-        return max(1, -(-self.prefetch_threshold_tokens // self.page_size))
+        """The prefetch threshold in whole pages: at least one, and in buffer_only at least each full window."""
+        windows = [part.window_pages(self.page_size) for part in self.components]
+        least = max(windows, default=1) if self.host_memory_mode is HostMode.BUFFER_ONLY else 1
+        return max(1, least, -(-self.prefetch_threshold_tokens // self.page_size))
+
+    @property
+    def chunk_pages(self) -> int:
+        """Pages that one extend can fill anew; without `chunk_tokens`, those of the largest request."""
+        chunk = self.largest_request_tokens if self.chunk_tokens is None else self.chunk_tokens
+        return -(-chunk // self.page_size)
 
     @property
     def load_limit_pages(self) -> int:
@@ -75,6 +86,11 @@ class EngineConfig(BaseModel):
     def page_bytes(self) -> int:
         """Bytes of one page over all parts; 0 when no bytes are attached."""
         return self.parts * self.page_part_bytes
+
+    @property
+    def largest_page_bytes(self) -> int:
+        """Bytes of the largest page of any component: what a store must be opened for."""
+        return max(self.page_bytes, *(one.parts * one.page_part_bytes for one in self.components), 0)
 
     @property
     def wait_complete_ticks(self) -> int:
@@ -99,4 +115,14 @@ class EngineConfig(BaseModel):
             raise ValueError(
                 f"parts={self.parts} and page_part_bytes={self.page_part_bytes}: set both to attach tensors, or neither"
             )
+        self._refuse_components()
         return self
+
+    def _refuse_components(self) -> None:
+        names = [part.name for part in self.components]
+        if len(set(names)) < len(names):
+            raise ValueError(f"components: each name stands for one, got {names}")
+        for part in self.components:
+            if (part.parts == 0) != (self.parts == 0):
+                raise ValueError(f"component {part.name!r}: tensors are attached to every component, or to none")
+            part.refuse_too_small(self.page_size, self.chunk_pages, tier=self.tier)

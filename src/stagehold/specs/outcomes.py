@@ -260,6 +260,20 @@ class WritePolicy(StrEnum):
     WRITE_THROUGH_SELECTIVE = "write_through_selective"
 
 
+class ComponentKind(StrEnum):
+    """Kinds of KV that a model can have beside the one of full attention."""
+
+    SLIDING_WINDOW = "sliding_window"
+    CHECKPOINT = "checkpoint"
+
+
+class WindowWrites(StrEnum):
+    """What of a window's pages is stored: all of them, or the last window of what is published at once."""
+
+    ALL = "all"
+    LAST = "last"
+
+
 class DivergencePolicy(StrEnum):
     """What the ranks do when they did not record the same: stop, or go on without the store tier."""
 

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from stagehold.cache.components.cells import Cells, nodes_between
+from stagehold.cache.components.shares import Share
 from stagehold.cache.errors import AttachRefused, SpanRefused
 from stagehold.cache.node import Node
 
@@ -90,6 +91,10 @@ class Component(Cells):
         """Staging units that a hold of `suffix` pages behind `anchor` live pages needs of this component."""
         raise NotImplementedError
 
+    def share(self, hit: int, shown: Sequence[int]) -> Share:
+        """What a request that begins behind `hit` live pages has of this component; `shown` are the tree's slots."""
+        raise NotImplementedError
+
     def reservation(self, extend: int, new: int, chunk: int) -> int:
         """Slots that a request reserves: it computes `extend` pages in chunks, then grows by `new`."""
         raise NotImplementedError
@@ -144,6 +149,20 @@ class Component(Cells):
         for part in nodes_between(node, start):
             found += part.cells[self.at].slots[max(0, start - part.start) : end - part.start]
         return found
+
+    def unlocked(self, node: Node, start: int, end: int) -> int:
+        """Return how many evictable slots a lock over pages [start, end) would take, the last page being in `node`.
+
+        Locks count at whole nodes, so what lies before `start` in its node counts, too.
+        """
+        if not self.per_page:
+            cell = node.cells[self.at]
+            return len(cell.slots) if node.end == end and not cell.locks else 0
+        return sum(
+            min(end, part.end) - part.start
+            for part in nodes_between(node, start)
+            if part.cells[self.at].slots and not part.cells[self.at].locks
+        )
 
     def edges(self, span: Span) -> tuple[int, ...]:
         """Return the pages at which nodes must end so that slots for the span fit whole nodes."""

@@ -168,11 +168,9 @@ class Cells:
     # -- locks ---------------------------------------------------------------------------------------------
 
     def lock(self, serial: int, node: Node, first: int) -> None:
-        """Protect what a use ending at `node` touches, and pages from `first` on, tombstones too."""
+        """Protect pages from `first` to the end of `node`, tombstones too; of checkpoints, the one at its end."""
         at, bottom, start = self.at, node, node.end
-        top = self.reach(start)
-        if first < top and self.per_page:
-            top = first
+        top = first if self.per_page else self.reach(start)
         while node.end > top:
             cell = node.cells[at]
             if not cell.locks:
@@ -184,9 +182,14 @@ class Cells:
         self.holders[serial] = (bottom, start if self.per_page else bottom.end - 1)
 
     def unlock(self, serial: int) -> None:
-        """Undo `lock`; a dead one has been undone when it died. What is free again counts as just used."""
+        """Undo `lock`, if it was one of this component's. What is free again counts as just used.
+
+        A dead one has been undone when it died.
+        """
         if serial in self.dead:
             self.dead.remove(serial)
+            return
+        if serial not in self.holders:
             return
         node, start = self.holders.pop(serial)
         at, place = self.at, self.ring

@@ -6,7 +6,10 @@ it to a slot of its own first, so that it serves the next request too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from stagehold.cache.components.base import Component, Splice
+from stagehold.cache.components.shares import StateShare
 from stagehold.cache.node import Node
 
 STATE = "state"
@@ -53,3 +56,7 @@ class Checkpoints(Component):
         """Return one slot that a request computes in."""
         assert min(extend, new, chunk) >= 0
         return 1
+
+    def share(self, hit: int, shown: Sequence[int]) -> StateShare:
+        """See the base class."""
+        return StateShare(hit, shown)

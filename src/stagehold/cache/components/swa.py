@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stagehold.cache.components.base import Component, Cut, Span, Splice
+from stagehold.cache.components.shares import WindowShare
 from stagehold.cache.errors import CacheRefused, SlotRefused
 from stagehold.cache.keys import Chain
 from stagehold.cache.node import Node
@@ -121,8 +122,16 @@ class SlidingWindow(Component):
         return 0 if anchor else suffix
 
     def reservation(self, extend: int, new: int, chunk: int) -> int:
-        """Return what a chunk writes beyond the window, the window itself, and a page."""
-        return max(min(extend, chunk) - self.pages, 0) + min(extend + new, self.pages) + 1
+        """Return what a request newly occupies at its peak, in pages.
+
+        The window of what it has published, beside one chunk that it computes or the window that it decodes, and
+        a page for what begins in the middle of one.
+        """
+        return min(extend, self.pages) + max(min(extend, chunk), min(new, self.pages)) + 1
+
+    def share(self, hit: int, shown: Sequence[int]) -> WindowShare:
+        """See the base class."""
+        return WindowShare(self.pages, hit, shown)
 
     def fits(self, need: int, room: int) -> bool:
         """Whether a need fits: exactly with a ring of its own, strictly otherwise."""
