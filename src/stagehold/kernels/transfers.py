@@ -7,24 +7,10 @@ a buffer is free. On the CPU every copy has ended when the call returns, and the
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stagehold.kernels.copies import DeviceBytes, StagingBytes, gather, scatter_layers
-
-
-@dataclass(frozen=True, slots=True)
-class PageShape:
-    """What a page of one component is made of: `parts` pieces of `part_bytes`, `layer_parts` of them to a layer."""
-
-    parts: int
-    part_bytes: int
-    layer_parts: int = 2
-
-    @property
-    def page_bytes(self) -> int:
-        """Bytes of one page: of one staging page of this component, and of one page in its store."""
-        return self.parts * self.part_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +22,7 @@ class Mark:
 
 
 class Transfers:
-    """Loads to `device` and saves from it. The two run side by side; a save comes behind the loads sent before it.
+    """Loads to `device` and saves from it, for one component. They run side by side, a save behind the loads before it.
 
     On CUDA both come behind what is queued on the current stream, so the engine is called under the stream that the
     model's forward passes run on.
@@ -49,14 +35,17 @@ class Transfers:
 
     def load(self, pages: Sequence[int], slots: Sequence[int]) -> None:
         """Send staging pages to device slots, in order, layer by layer: see `DeviceBytes.wait_layer`."""
+        self._forget_ended()
         self.device.loads.submit_steps(lambda: scatter_layers(self.staging, pages, self.device, slots))
 
     def save(self, slots: Sequence[int], pages: Sequence[int]) -> None:
         """Send device slots to staging pages, in order."""
+        self._forget_ended()
         self.device.saves.submit(lambda: gather(self.device, slots, self.staging, pages), behind=self.device.loads)
 
     def move(self, copies: Sequence[tuple[int, int]]) -> None:
         """Send device slots to other slots of the same pool, (from, to), in order; they count as loads."""
+        self._forget_ended()
         self.device.loads.submit(lambda: self._move(copies))
 
     def _move(self, copies: Sequence[tuple[int, int]]) -> None:
@@ -69,10 +58,13 @@ class Transfers:
 
     def ended(self, mark: Mark) -> bool:
         """Whether every copy before `mark` has ended. Never blocks."""
-        loads, saves = self.device.loads, self.device.saves
-        loads.poll()
-        saves.poll()
-        return loads.finished >= mark.loads and saves.finished >= mark.saves
+        self._forget_ended()
+        return self.device.loads.finished >= mark.loads and self.device.saves.finished >= mark.saves
+
+    def _forget_ended(self) -> None:
+        """Let the lanes count what has ended, and keep no more of it: also for those who never ask."""
+        self.device.loads.poll()
+        self.device.saves.poll()
 
     def settle(self) -> None:
         """Wait until every copy has ended: before the tensors are read by the host, or given up."""
@@ -82,28 +74,3 @@ class Transfers:
 def _settle(device: DeviceBytes) -> None:
     device.loads.drain()
     device.saves.drain()
-
-
-def attach(
-    shapes: Mapping[str, PageShape], slots: Mapping[str, int], pages: Mapping[str, int], device: str = "cpu"
-) -> dict[str, Transfers]:
-    """A device pool and a staging pool for each component of `shapes`, by its name; they share nothing.
-
-    `slots` and `pages` are the sizes of the two pools. On CUDA staging is pinned. Raises ValueError naming the
-    component whose size is missing or below one.
-    """
-    return {
-        name: Transfers(
-            DeviceBytes(
-                shape.parts, shape.part_bytes, _size("slots", slots, name), device, layer_parts=shape.layer_parts
-            ),
-            StagingBytes(shape.parts, shape.part_bytes, _size("pages", pages, name), pinned=device != "cpu"),
-        )
-        for name, shape in shapes.items()
-    }
-
-
-def _size(what: str, sizes: Mapping[str, int], name: str) -> int:
-    if sizes.get(name, 0) < 1:
-        raise ValueError(f"{what} of component {name!r}: expected at least 1, got {sizes.get(name)}")
-    return sizes[name]
