@@ -82,6 +82,8 @@ class Operation:
     fault: bool = False
     ends: Ends | None = None
     """Where its pages may end, if not after any of them."""
+    verdicts: tuple[Verdict, ...] = ()
+    """What the store said here, kept for where the end is still to be agreed on."""
     proof: Callable[[], bool] | None = None
     """What else must hold here for its pages to be good; looked at once, when the store says that it has ended."""
 
@@ -93,10 +95,13 @@ class Operation:
 
 DONE, GOOD, FAULT = 0, 1, 2
 
+FLIES, PROPOSED, ENDED = 0, 1, 2
+"""What stands in the row of ends: the least of all ranks is how far the slowest one is."""
+
 
 @dataclass(slots=True)
 class Operations:
-    """`window` places; rows of the fact table are done (0 or 1), good pages, and minus the fault flag (MIN = worst)."""
+    """`window` places; rows of the fact table are done (FLIES to ENDED), good pages, and minus the fault flag (MIN = worst)."""
 
     window: int
     live: dict[int, Operation] = field(default_factory=dict)
@@ -106,6 +111,8 @@ class Operations:
     _local: NDArray[np.int64] = field(init=False)
     _noted: set[int] = field(default_factory=set)  # places of which something is known here
     _next: int = 0
+    shared: bool = False
+    """Whether there are other ranks."""
     mark: int = 0
     """The sum of the marks of all operations that have places, 40 bits: which operations these are, and where."""
 
@@ -163,11 +170,14 @@ class Operations:
             honest = 0 <= good <= operation.keys
             if item.done and operation.proof is not None and not operation.proof():
                 good = 0
+            ended = ENDED if item.done else FLIES
             if item.done and operation.ends is not None and honest:
-                good = operation.ends.longest(item.verdicts, operation.keys)
+                operation.verdicts = tuple(item.verdicts)
+                good = operation.ends.longest(operation.verdicts, operation.keys)
+                ended = PROPOSED if self.shared else ENDED
             fault = not honest or any(v.is_fault for v in item.verdicts)
             self._noted.add(operation.place)
-            self._local[DONE, operation.place] = bool(item.done)
+            self._local[DONE, operation.place] = ended
             self._local[GOOD, operation.place] = good if honest else 0
             if item.done and fault:
                 self._local[FAULT, operation.place] = -1
@@ -182,7 +192,7 @@ class Operations:
             operation = self.live.get(number)
             if operation is not None and operation.kind in COPIES and self._is_open(operation):
                 self._noted.add(operation.place)
-                self._local[DONE, operation.place] = 1
+                self._local[DONE, operation.place] = ENDED
 
     def facts(self) -> NDArray[np.int64]:
         """The fact table as one vector of 3 x window elements."""
@@ -200,12 +210,24 @@ class Operations:
         for place in sorted(self._noted):
             operation = self._placed[place]
             operation.good = int(table[GOOD, place])
-            if table[DONE, place]:
+            if table[DONE, place] == PROPOSED:
+                self._settle(operation)
+            elif table[DONE, place]:
                 operation.fault = bool(table[FAULT, place])
                 ended.append(operation)
         for operation in ended:
             self.retire(operation)
         return sorted(ended, key=lambda operation: operation.number)
+
+    def _settle(self, operation: Operation) -> None:
+        """All ranks have proposed an end, and the least may be none of another's: propose again, none beyond it.
+
+        It has ended once the least is every rank's proposal. Each further round moves it back, so that they are few.
+        """
+        assert operation.ends is not None, "only a lookup with ends is proposed"
+        good = operation.ends.longest(operation.verdicts, operation.good)
+        self._local[GOOD, operation.place] = good
+        self._local[DONE, operation.place] = ENDED if good == operation.good else PROPOSED
 
     def told(self) -> list[str]:
         """Every live operation by number, and what is known of it here, for people."""
@@ -216,7 +238,7 @@ class Operations:
         if operation.place < 0:
             return f"{who} waits"
         done, good, fault = self._local[:, operation.place].tolist()
-        state = ("failed" if fault else "done") if done else "flies"
+        state = ("flies", "proposes", "failed" if fault else "done")[done]
         return f"{who} at {operation.place} {state}, {good} good"
 
     def retire(self, operation: Operation) -> None:

@@ -28,6 +28,7 @@ class Passes:
     def __init__(self, parts: Parts, group: Group, tally: Tally, breaches: Breaches) -> None:
         self._parts = parts
         self._group = group
+        parts.core.operations.shared = group.size > 1
         self._tally = tally
         self._breaches = breaches
         self.stopped_by = "the engine was closed"
