@@ -101,7 +101,7 @@ FLIES, PROPOSED, ENDED = 0, 1, 2
 
 @dataclass(slots=True)
 class Operations:
-    """`window` places; rows of the fact table are done (FLIES to ENDED), good pages, and minus the fault flag (MIN = worst)."""
+    """`window` places; rows of the fact table: FLIES to ENDED, good pages, and minus the fault flag (MIN = worst)."""
 
     window: int
     live: dict[int, Operation] = field(default_factory=dict)
