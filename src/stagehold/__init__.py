@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stagehold.lifecycle.ranks.group import Group
     from stagehold.lifecycle.ranks.in_process import InProcess
     from stagehold.lifecycle.ranks.solo import Solo
-    from stagehold.lifecycle.ranks.torch_group import TorchGroup
+    from stagehold.lifecycle.ranks.torch_group import MeetingPlace, TorchGroup
     from stagehold.lifecycle.snapshots import Snapshot
     from stagehold.lifecycle.stats import Stats
     from stagehold.machines.logs import AuditLog
@@ -68,7 +68,7 @@ _HOMES = {
     "stagehold.lifecycle.ranks.group": ("Group",),
     "stagehold.lifecycle.ranks.in_process": ("InProcess",),
     "stagehold.lifecycle.ranks.solo": ("Solo",),
-    "stagehold.lifecycle.ranks.torch_group": ("TorchGroup",),
+    "stagehold.lifecycle.ranks.torch_group": ("MeetingPlace", "TorchGroup"),
     "stagehold.lifecycle.snapshots": ("Snapshot",),
     "stagehold.lifecycle.stats": ("Stats",),
     "stagehold.machines.logs": ("AuditLog",),
@@ -112,6 +112,7 @@ __all__ = [
     "InvariantBroken",
     "Limits",
     "Loss",
+    "MeetingPlace",
     "Misuse",
     "Namespace",
     "NoRoom",

@@ -17,6 +17,7 @@ from stagehold.cli.errors import BadInput, refuse_overwriting
 from stagehold.specs.outcomes import HostMode
 
 if TYPE_CHECKING:
+    from stagehold.lab.ranks import RanksReport
     from stagehold.lab.replay import OnProgress, Replay
     from stagehold.lab.report import ReplayReport
 
@@ -44,6 +45,14 @@ def replay(
     tenants: Annotated[int, typer.Option(min=1, help="Deal the conversations to N tenants, who share nothing.")] = 1,
     hang_ups: Annotated[float, typer.Option(min=0, max=100, help="Per cent of the clients who give up.")] = 0,
     speed: Annotated[int, typer.Option(min=1, help="How many times as fast the trace runs.")] = 1,
+    ranks: Annotated[int, typer.Option(min=1, max=64, help="Ranks that share scheduling, a process each.")] = 1,
+    in_process: Annotated[bool, typer.Option("--in-process", help="All ranks in this process, in turns.")] = False,
+    group_timeout: Annotated[
+        float, typer.Option(min=0.5, max=3600, help="Seconds after which a silent rank is given up.")
+    ] = 60,
+    store_folder: Annotated[
+        Path | None, typer.Option(help="Where the store lies, and stays; else it is gone afterwards.")
+    ] = None,
     audit: Annotated[Path | None, typer.Option(help="Audit log; runs/replay-MODE.jsonl if left out.")] = None,
     strict: Annotated[bool, typer.Option(help="Check all books after every tick.")] = True,
     shadow_oracle: Annotated[
@@ -52,9 +61,10 @@ def replay(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Replay a trace, compare every page's bytes, and report where the hit tokens went."""
-    from stagehold import InvariantBroken
+    from stagehold import Diverged, InvariantBroken, RankLost
     from stagehold.lab.clock import StoreUnusable
     from stagehold.lab.expand import Scale
+    from stagehold.lab.ranks import Ranks, RanksFailed
     from stagehold.lab.replay import Replay, ReplayOptions
     from stagehold.lab.traces import TraceError, shipped_trace
 
@@ -75,6 +85,7 @@ def replay(
         speed=speed,
         strict=strict,
         shadow_oracle=shadow_oracle,
+        store_folder=store_folder,
     )
     refuse_overwriting("--audit", options.audit, options.trace)
     try:
@@ -82,20 +93,38 @@ def replay(
             run = Replay(options, progress)
             refuse_restart(run)
             refuse_oversize(run, memory=_available_memory(), disk=disk_usage(gettempdir()).free)
-            report = run.run()
+            report: ReplayReport | RanksReport
+            if ranks == 1 and not in_process:
+                report = run.run()
+            else:
+                of_ranks = Ranks(options, ranks, in_process=in_process, timeout_seconds=group_timeout)
+                report = of_ranks.run(progress, started)
     except (TraceError, StoreUnusable) as error:
         raise BadInput(str(error)) from error
     except InvariantBroken as error:
         typer.echo(f"stagehold: invariant broken: {error}; the audit log ends there: {options.audit}", err=True)
         raise typer.Exit(1) from error
+    except (RanksFailed, RankLost, Diverged) as error:
+        typer.echo(f"stagehold: {error}", err=True)
+        raise typer.Exit(1) from error
     if as_json:
         typer.echo(orjson.dumps(report.as_json()).decode())
     else:
         show(run, report)
+    end(report)
+
+
+def end(report: ReplayReport | RanksReport) -> None:
+    """Say what must not be, and exit 1 where there is any."""
     for fault in report.faults():
         typer.echo(f"stagehold: {fault}", err=True)
     if report.faults():
         raise typer.Exit(1)
+
+
+def started(rank: int, pid: int) -> None:
+    """Say which process a rank is, for whoever wants to look at it, or to end it."""
+    typer.echo(f"stagehold: rank {rank} is process {pid}", err=True)
 
 
 def refuse_restart(run: Replay) -> None:
@@ -146,11 +175,14 @@ def progress_bar(*, shown: bool) -> Iterator[OnProgress | None]:
         yield lambda done, whole: bar.update(task, completed=done, total=whole)
 
 
-def show(run: Replay, report: ReplayReport) -> None:
+def show(run: Replay, found: ReplayReport | RanksReport) -> None:
     """Print the report as a table, with the sizes that it was made on."""
     from rich.console import Console
     from rich.table import Table
 
+    from stagehold.lab.report import ReplayReport
+
+    report = found if isinstance(found, ReplayReport) else found.of_all
     config, workload = run.config, run.workload
     table = Table(
         title=f"stagehold replay: {report.requests} requests, {config.host_memory_mode}", title_justify="left"
@@ -169,6 +201,10 @@ def show(run: Replay, report: ReplayReport) -> None:
         f"{workload.working_set_pages:,} in the working set\n"
         f"audit log {report.audit_log}"
     )
+    if not isinstance(found, ReplayReport):
+        kind = "in turns in this process" if found.in_process else "processes"
+        told = f"{found.exchanges:,} exchanges each, {found.differing_ticks:,} ticks recorded differently"
+        console.print(f"ranks: {len(found.results)}, {kind}; {told}; tokens are each rank's, bytes all of them")
 
 
 def _rows(report: ReplayReport) -> Iterator[tuple[str, str, str]]:

@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from stagehold import AuditLog, Engine, EngineConfig, HostMode, Namespace, Stats
 from stagehold.cache.stores.delayed import DelayedStore
@@ -49,6 +50,8 @@ class ReplayOptions:
     After `restart_after` requests the engine is closed and a fresh one goes on with the same store.
     `store_delay` is the most ticks that a store's answer is held back, drawn from `seed`. Conversations are dealt to
     `tenants`, who share nothing; `hang_ups` per cent of the clients give up; the trace runs `speed` times as fast.
+    The store lies in `store_folder` and stays there; without one it is gone after the replay. A token has
+    `token_part_bytes` bytes in each layer's K and V, a multiple of 8, which ranks share among them.
     """
 
     audit: Path
@@ -68,6 +71,8 @@ class ReplayOptions:
     speed: int = 1
     strict: bool = False
     shadow_oracle: bool = False
+    store_folder: Path | None = None
+    token_part_bytes: int = 1024
 
 
 @dataclass(slots=True)
@@ -95,7 +100,7 @@ class Replay:
             page_size=options.page_size,
             tenants=options.tenants,
         )
-        self.layout = Layout(page_size=options.page_size)
+        self.layout = self.new_layout()
         self.config = self._config()
         self._progress = progress or (lambda _done, _all: None)
         self._ideal = dict(zip((r.rid for r in self.workload.requests), self.workload.ideal_hits, strict=True))
@@ -107,9 +112,17 @@ class Replay:
         """Replay every request; the store's folder is gone afterwards, the audit log stays."""
         cut = self.options.restart_after
         legs = [self.workload.requests[:cut], self.workload.requests[cut:]] if cut else [self.workload.requests]
-        with TemporaryDirectory(prefix="stagehold-replay-") as folder:
-            logs = [self._leg(leg, Path(folder), number) for number, leg in enumerate(legs, start=1) if leg]
+        with store_folder(self.options) as folder:
+            logs = [self._leg(leg, folder, number) for number, leg in enumerate(legs, start=1) if leg]
         return self._report(logs[-1])
+
+    def new_layout(self) -> Layout:
+        """What a page of KV looks like."""
+        return Layout(page_size=self.options.page_size, token_part_bytes=self.options.token_part_bytes)
+
+    def engine_options(self, log: AuditLog) -> dict[str, Any]:
+        """Where an engine's blocks and violations go, and what else it is given."""
+        return {"sink": log.block, "on_violation": log.violation}
 
     def open_store(self, folder: Path) -> Store:
         """The store of one engine: page files, answers held back by a seeded number of ticks."""
@@ -144,10 +157,9 @@ class Replay:
             engine = Engine(
                 self.config,
                 store=store,
-                sink=log.block,
-                on_violation=log.violation,
                 strict=options.strict,
                 shadow_oracle=options.shadow_oracle,
+                **self.engine_options(log),
             )
             with closing(engine):
                 yield engine
@@ -215,6 +227,16 @@ class Replay:
             state_entries=_added(s.state_entries for s in sums.stats),
             audit_log=str(audit),
         )
+
+
+@contextmanager
+def store_folder(options: ReplayOptions) -> Iterator[Path]:
+    """The folder that was asked for, which stays; else one that is gone afterwards."""
+    if options.store_folder is not None:
+        yield options.store_folder
+        return
+    with TemporaryDirectory(prefix="stagehold-replay-") as folder:
+        yield Path(folder)
 
 
 def _added(parts: Iterator[dict[str, int]]) -> dict[str, int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -29,6 +29,19 @@ SETTLE_MOST_SECONDS = 5.0
 
 LOOK_SECONDS = 0.02
 """How often the roll is looked at."""
+
+
+class MeetingPlace:
+    """Serves, from this process, the store at which the ranks of one group meet; `port` says where.
+
+    A process that outlives the ranks is the best place: where a rank serves it, the roll goes with that rank.
+    """
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+        self._store = TCPStore(host, port, is_master=True, wait_for_workers=False)
+        self.port: int = self._store.port
 
 
 class TorchGroup:
@@ -85,6 +98,18 @@ class TorchGroup:
         options = dist.ProcessGroupNCCL.Options()
         options._timeout = self._limit  # noqa: SLF001 - the only way in which torch lets it be set
         return dist.ProcessGroupNCCL(links, self.rank, self.size, options)
+
+    @classmethod
+    def join(cls, host: str, port: int, rank: int, size: int, *, timeout_seconds: float = 60.0) -> Self:
+        """A gloo group whose ranks meet at a `MeetingPlace`; see the constructor."""
+        from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+        limit = timedelta(seconds=timeout_seconds)
+        try:
+            store = TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=limit)
+        except RuntimeError as error:
+            raise RankLost(f"rank {rank}: nobody serves a meeting place at {host}:{port} ({_short(error)})") from error
+        return cls(store, rank, size, timeout_seconds=timeout_seconds)
 
     # The tick
 
