@@ -17,7 +17,7 @@ import typer
 from pydantic import ValidationError
 from typer.core import TyperGroup
 
-from stagehold.cli import audit, bench, diagram, machines, replay, store
+from stagehold.cli import audit, bench, demo, diagram, machines, replay, store
 from stagehold.cli.errors import BadInput
 
 # torch's worker threads spin while they wait, which takes the cores from the store's threads: a replay on two cores
@@ -72,6 +72,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command("demo")(demo.demo)
 app.command("replay")(replay.replay)
 app.command("diagram")(diagram.diagram)
 app.add_typer(audit.app, name="audit")

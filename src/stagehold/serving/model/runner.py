@@ -12,11 +12,13 @@ import torch
 from stagehold.serving.model.paged import PagedModel
 from stagehold.serving.runner import Work
 
-OnLogits = Callable[[Work, torch.Tensor], None]
-"""Told each work, once it is computed, and the logits behind its last token, float32 [vocabulary]."""
+Logits = torch.Tensor
+"""What follows a token, as the model sees it: float32 [vocabulary], on the host."""
+OnLogits = Callable[[Work, Logits], None]
+"""Told each work, once it is computed, and the logits behind its last token."""
 
 
-def ignore(_work: Work, _logits: torch.Tensor) -> None:
+def ignore(_work: Work, _logits: Logits) -> None:
     """Nobody wants the logits."""
 
 

