@@ -7,12 +7,14 @@ It never decides anything that the engine decides.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum, auto
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from stagehold.cache.components.cells import nodes_between
 from stagehold.cache.components.full import FULL
 from stagehold.cache.keys import Chain, Namespace, object_name
 from stagehold.cache.stores.page import encode_header
@@ -130,24 +132,93 @@ class Hand:
         """The keys of a prompt."""
         return Chain(namespace, tokens, self.config.page_size)
 
-    def names(self, tokens: Tokens, first: int = 0, last: int | None = None) -> list[bytes]:
+    def names(self, tokens: Tokens, first: int = 0, last: int | None = None, component: str = FULL) -> list[bytes]:
         """Object names of whole pages [first, last) in the store."""
         chain = self.chain(tokens)
         pages = range(first, chain.n_pages if last is None else last)
-        return [object_name(chain.page_key(page), component=FULL) for page in pages]
+        return [object_name(chain.page_key(page), component=component) for page in pages]
 
-    def put(self, tokens: Tokens, first: int = 0, last: int | None = None, body: bytes | None = None) -> None:
-        """Another server has stored pages [first, last); every byte of page i is i + 1 unless `body` is given."""
-        for page, name in enumerate(self.names(tokens, first, last), start=first):
-            raw = bytes([(page + 1) % 256]) * self.config.page_bytes if body is None else body
+    def put(
+        self,
+        tokens: Tokens,
+        first: int = 0,
+        last: int | None = None,
+        body: bytes | None = None,
+        component: str = FULL,
+    ) -> None:
+        """Another server has stored pages [first, last); every byte of page i is i + 1 unless `body` is given.
+
+        Of a component with checkpoints these are the boundaries first + 1 to last. Every byte of another component's
+        page is `stored_byte`.
+        """
+        size = self._page_bytes(component)
+        for page, name in enumerate(self.names(tokens, first, last, component), start=first):
+            raw = bytes([self.stored_byte(component, page)]) * size if body is None else body
             self.store.medium.write(name, encode_header(name, raw) + raw)
 
-    def grow(self, tokens: Tokens, pages: int) -> None:
-        """A sibling publishes the first `pages` pages."""
+    def put_all(self, tokens: Tokens, first: int = 0, last: int | None = None) -> None:
+        """The same for every component."""
+        for component in (FULL, *(one.name for one in self.config.components)):
+            self.put(tokens, first, last, component=component)
+
+    def stored_byte(self, component: str, page: int) -> int:
+        """What every byte of a page is that another server has stored."""
+        return (page + 1 + 60 * self._place(component)) % 256
+
+    def computed_byte(self, component: str, page: int) -> int:
+        """What every byte of a page is that a sibling publishes, where tensors are attached."""
+        return (page + 31 + 60 * self._place(component)) % 256
+
+    def _place(self, component: str) -> int:
+        return [FULL, *(one.name for one in self.config.components)].index(component)
+
+    def _page_bytes(self, component: str) -> int:
+        if component == FULL:
+            return self.config.page_bytes
+        one = self.config.components[self._place(component) - 1]
+        return one.parts * one.page_part_bytes
+
+    def grow(self, tokens: Tokens, pages: int, **bring: int) -> None:
+        """A sibling publishes the first `pages` pages, with the slots of `bring` for the last ones of a component."""
         chain = self.chain(tokens)
         live = self.core.tree.full_match(chain, pages)
         if live < pages:
-            self.core.insert(chain, live, self.core.allocate_device(pages - live))
+            others = {name: self.core.allocate(self.core.stocks.by_name[name], count) for name, count in bring.items()}
+            slots = self.core.allocate_device(pages - live)
+            for name, taken in {FULL: slots, **others}.items():
+                self._compute(name, pages - len(taken), taken)
+            self.core.insert(chain, live, slots, others)
+
+    def _compute(self, component: str, first: int, slots: list[int]) -> None:
+        if component in self.core.bytes:
+            for page, slot in enumerate(slots, start=first):
+                self.core.bytes[component].device.tensor[:, slot] = self.computed_byte(component, page)
+
+    def tombstone(self, tokens: Tokens, start: int, end: int, component: str) -> None:
+        """A component loses its slots over live pages [start, end), which nobody may have locked; FULL stays."""
+        tree, chain = self.core.tree, self.chain(tokens)
+        part = tree.part(component)
+        for page in (start, end):
+            tree.boundary(chain, page)
+        for node in nodes_between(tree.covering(chain, start, end), start):
+            cell = node.cells[part.at]
+            assert not cell.locks, f"{component}: pages {node.start} to {node.end} are locked"
+            if cell.slots:
+                part.bare(node)
+
+    def shown(self, tokens: Tokens, start: int, end: int, component: str = FULL) -> list[int]:
+        """The byte that each page of [start, end) has on the device; of checkpoints, the one of boundary `end`."""
+        slots = self.core.tree.slots(self.chain(tokens), start, end, component)
+        return self.bytes_at(component, slots)
+
+    def bytes_at(self, component: str, slots: Iterable[int]) -> list[int]:
+        """The byte that each of these slots is full of; AssertionError where a slot is not of one byte."""
+        tensor, found = self.core.bytes[component].device.tensor, []
+        for slot in slots:
+            values = sorted(set(tensor[:, slot].flatten().tolist()))
+            assert len(values) == 1, f"{component} slot {slot} holds {values}"
+            found.append(values[0])
+        return found
 
     def shrink(self, tokens: Tokens, pages: int) -> int:
         """Evict what the tree holds behind the first `pages` pages and nobody protects; returns how many went."""
