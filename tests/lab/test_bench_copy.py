@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from stagehold.cli.main import app
+from stagehold.kernels.transfers import Transfers
 from stagehold.lab.bench import copy as bench
 
 MIB = 1 << 20
@@ -20,9 +21,9 @@ def test_both_layouts_have_their_row():
     assert [("like", 1), ("across", 8)] == [(row["layout"], row["parts"]) for row in figures["rows"]]
     assert (4096, 4, 2) == (figures["page_bytes"], figures["pages"], figures["rounds"])
     for row in figures["rows"]:
-        assert min(row["copy"], row["gather"], row["scatter"]) > 0
-        assert row["gather_of_copy"] == pytest.approx(row["gather"] / row["copy"])
-        assert row["scatter_of_copy"] == pytest.approx(row["scatter"] / row["copy"])
+        assert min(row["copy_out"], row["copy_in"], row["gather"], row["scatter"]) > 0
+        assert row["gather_of_copy"] == pytest.approx(row["gather"] / row["copy_out"])
+        assert row["scatter_of_copy"] == pytest.approx(row["scatter"] / row["copy_in"])
     assert len(list(bench.ratios(figures))) == 2
 
 
@@ -36,21 +37,28 @@ def test_copies_reach_their_bars():
 def test_a_slow_form_misses_its_bar(monkeypatch):
     """Planted: the obvious way to write it, one expression over all axes."""
 
-    def fancy(device, slots, staging, pages) -> None:
-        staging.paged[pages] = device.tensor[:, slots].transpose(0, 1)
+    class Slow(Transfers):
+        def save(self, slots, pages) -> None:
+            self.staging.paged[list(pages)] = self.device.tensor[:, slots].transpose(0, 1)
 
-    monkeypatch.setattr(bench, "gather", fancy)
-    _, across = bench.bench_copy(MIB, 32, pages=16, rounds=4)["rows"]
-    assert across["gather_of_copy"] < 0.5
+    pools = bench._pools
+
+    def slow_in_parts(parts, *sizes):
+        made = pools(parts, *sizes)
+        return Slow(made.device, made.staging) if parts > 1 else made
+
+    monkeypatch.setattr(bench, "_pools", slow_in_parts)
+    like, across = bench.bench_copy(MIB, 32, pages=16, rounds=4)["rows"]
+    assert across["gather_of_copy"] < 0.5 < like["gather_of_copy"]
 
 
 def test_a_wrong_form_has_no_rate(monkeypatch):
     """Planted: parts in the wrong order."""
 
-    def backwards(staging, pages, device, slots) -> None:
-        device.array()[:, slots] = np.flip(staging.array()[pages], axis=1).swapaxes(0, 1)
+    def backwards(self, pages, slots) -> None:
+        self.device.array()[:, slots] = np.flip(self.staging.array()[pages], axis=1).swapaxes(0, 1)
 
-    monkeypatch.setattr(bench, "scatter", backwards)
+    monkeypatch.setattr(Transfers, "load", backwards)
     with pytest.raises(bench.CopyFailed, match="pages of 4 parts did not come back"):
         bench.bench_copy(4096, 4, pages=4, rounds=1)
 
@@ -67,9 +75,12 @@ def test_the_command_prints_one_object_or_a_line_for_each_row():
     assert ["like layouts, 1 parts", "across layouts, 4 parts"] == [line.split(":")[0] for line in lines]
 
 
-def test_parts_that_do_not_divide_a_page_are_refused():
+def test_what_cannot_be_measured_is_refused():
     """One line, exit status 2."""
     done = run("--parts", "3")
     assert (2, "stagehold: --parts 3: expected a divisor of --page-bytes 1048576\n") == (done.exit_code, done.stderr)
+    done = run("--device", "tpu")
+    assert 2 == done.exit_code
+    assert done.stderr.startswith("stagehold: --device: device 'tpu': expected 'auto', 'cpu'")
     with pytest.raises(ValueError, match="3 parts in a page of 10 bytes: expected a divisor"):
         bench.bench_copy(10, 3)

@@ -97,14 +97,20 @@ def copy(
     page_bytes: Annotated[int, typer.Option(min=1, help="Bytes of a page.")] = 1 << 20,
     parts: Annotated[int, typer.Option(min=1, help="Pieces of a page in a layer-first pool.")] = 32,
     pages: Annotated[int, typer.Option(min=1, help="Pages in one copy.")] = 64,
+    device: Annotated[str, typer.Option(help="Where the pool lies: cpu, cuda, cuda:1, or auto.")] = "cpu",
     as_json: AsJson = False,
 ) -> None:
     """Gather and scatter between device pool and staging, against a plain copy, one thread."""
+    from stagehold.kernels.device import usable_device
     from stagehold.lab.bench.copy import bench_copy, ratios
 
     if page_bytes % parts:
         raise BadInput(f"--parts {parts}: expected a divisor of --page-bytes {page_bytes}")
-    figures = bench_copy(page_bytes, parts, pages=pages)
+    try:
+        where = usable_device(device)
+    except (ValueError, RuntimeError) as error:
+        raise BadInput(f"--device: {error}") from error
+    figures = bench_copy(page_bytes, parts, pages=pages, device=where)
     if as_json:
         show(figures, as_json=True)
         return
