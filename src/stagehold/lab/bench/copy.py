@@ -47,21 +47,20 @@ def bench_copy(
     if page_bytes % parts:
         raise ValueError(f"{parts} parts in a page of {page_bytes} bytes: expected a divisor")
     where = usable_device(device)
-    rows = [_row(layout, page_bytes, each, pages, rounds, where) for layout, each in (("like", 1), ("across", parts))]
+    plain = _pools(1, page_bytes * pages, 1, where)
+    rows = []
+    for layout, each in (("like", 1), ("across", parts)):
+        pools = _pools(each, page_bytes // each, SPREAD * pages, where)
+        rows.append({"layout": layout, "parts": each, **_figures(plain, pools, pages, rounds)})
     return {"device": where, "page_bytes": page_bytes, "pages": pages, "rounds": rounds, "rows": rows}
 
 
-def _row(layout: str, page_bytes: int, parts: int, pages: int, rounds: int, where: str) -> dict[str, Any]:  # noqa: PLR0917
-    moved = page_bytes * pages
-    plain = _pools(1, moved, 1, where)
-    pools = _pools(parts, page_bytes // parts, SPREAD * pages, where)
-    least = _least(_ways(plain, pools, pages), thread_time_ns if where == "cpu" else perf_counter_ns, rounds)
-    rates = {name: moved / nanoseconds for name, nanoseconds in least.items()}
-    shares = {
-        "gather_of_copy": least["copy_out"] / least["gather"],
-        "scatter_of_copy": least["copy_in"] / least["scatter"],
-    }
-    return {"layout": layout, "parts": parts, **rates, **shares}
+def _figures(plain: Transfers, pools: Transfers, pages: int, rounds: int) -> dict[str, float]:
+    clock = thread_time_ns if pools.device.on_cpu else perf_counter_ns
+    least = _least(_ways(plain, pools, pages), clock, rounds)
+    rates = {name: pages * pools.staging.page_bytes / nanoseconds for name, nanoseconds in least.items()}
+    out, back = least["copy_out"] / least["gather"], least["copy_in"] / least["scatter"]
+    return {**rates, "gather_of_copy": out, "scatter_of_copy": back}
 
 
 def _pools(parts: int, part_bytes: int, pages: int, where: str) -> Transfers:
