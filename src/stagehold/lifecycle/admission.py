@@ -155,7 +155,8 @@ class AdmissionRules:
         self.move_lock(data, hit)
         struck = self.claims.strike(m)
         hold.data.visitor = 0
-        loaded = max(0, hold.data.last - delivery.joint) * core.config.page_size
+        # What lies before the claim was live, and could only not be gone on from: it was never asked for.
+        loaded = max(0, hold.data.last - max(delivery.joint, hold.data.start)) * core.config.page_size
         self._take_slots(m, hit)
         data.store_hit_tokens = (hit - delivery.joint) * core.config.page_size
         core.post(core.steps.hold.load, hold, delivery.live)

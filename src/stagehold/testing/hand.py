@@ -143,6 +143,7 @@ class Hand:
         tokens: Tokens,
         first: int = 0,
         last: int | None = None,
+        *,
         body: bytes | None = None,
         component: str = FULL,
     ) -> None:
