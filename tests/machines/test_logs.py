@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from zlib import crc32
 
 import orjson
 import pytest
@@ -68,10 +69,11 @@ def test_summaries_and_violations_are_lines_with_their_facts(tmp_path: Path) -> 
     with AuditLog(tmp_path / "log") as log:
         log.summary(4, waiting=2)
         log.violation(4, "slots do not add up", owned=3, free=1)
-    assert lines(tmp_path / "log") == [
+    told = [
         {"event": "summary", "tick": 4, "waiting": 2},
         {"event": "violation", "tick": 4, "what": "slots do not add up", "owned": 3, "free": 1},
     ]
+    assert lines(tmp_path / "log") == [{**facts, "seal": f"{crc32(orjson.dumps(facts)):08x}"} for facts in told]
 
 
 def test_every_line_is_on_disk_before_the_log_is_closed(tmp_path: Path) -> None:
@@ -107,4 +109,5 @@ def test_an_embedder_s_structlog_configuration_changes_no_line(tmp_path: Path) -
             log.summary(1)
     finally:
         structlog.reset_defaults()
-    assert lines(tmp_path / "log") == [{"event": "summary", "tick": 1}]
+    (line,) = lines(tmp_path / "log")
+    assert list(line) == ["event", "tick", "seal"]

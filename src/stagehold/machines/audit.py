@@ -7,13 +7,13 @@ engine, and in bounded memory: some tens of thousands of records at a time, and 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stagehold.machines.audit_check import Chain, Checker
 from stagehold.machines.audit_diff import Difference, Differs, diff
 from stagehold.machines.audit_read import BadLogError, Damage, Fault, Placed, batches, blocks
-from stagehold.machines.declared import MACHINES, declaration_hash
+from stagehold.machines.declared import MACHINES
 from stagehold.machines.heat import Heat, stats
 from stagehold.machines.records import (
     Block,
@@ -66,11 +66,13 @@ def verify(path: Path, *, head: bytes | None = None, machines: tuple[MachineSpec
     `head` is the digest of the last block as it was published elsewhere (in a tick's exchange, in a report).
     Without it a log that was cut exactly between two lines cannot be told from one of a shorter run.
     """
-    chain, checker = Chain(path, declaration_hash(machines)), Checker(path, machines)
+    chain, checker = Chain(path, machines), Checker(path, machines)
     fault = _walked(path, chain, checker)
+    if fault is not None and fault.damage is Damage.MISSING_BLOCK:
+        fault = _elsewhere(path, chain.index, fault)
     if fault is None and head is not None and head != chain.digest:
         found = f"{chain.digest.hex()} after {chain.index} blocks"
-        fault = Fault(Damage.TRUNCATED, path, chain.line, None, f"last digest {head.hex()}", found)
+        fault = Fault(Damage.CUT, path, chain.line, None, f"last digest {head.hex()}", found)
     return Verification(path, checker.blocks, checker.records, checker.instances, checker.totals, chain.digest, fault)
 
 
@@ -85,6 +87,18 @@ def _walked(path: Path, chain: Chain, checker: Checker) -> Fault | None:
     except BadLogError as error:
         return error.fault
     return None
+
+
+def _elsewhere(path: Path, index: int, fault: Fault) -> Fault:
+    """The same fault, or another one where the missing block stands further down."""
+    try:
+        for placed in blocks(path):
+            if placed.line > fault.line and placed.block.index == index:
+                found = f"{fault.found}; block {index} is on line {placed.line}"
+                return replace(fault, damage=Damage.SWAPPED, found=found)
+    except BadLogError:
+        pass  # what cannot be read further down is not what was missed here
+    return fault
 
 
 def replay(path: Path, machines: tuple[MachineSpec, ...] = MACHINES) -> Replayed:

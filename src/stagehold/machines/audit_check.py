@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stagehold.machines import audit_words
+from stagehold.machines.audit_lines import REFUSAL, refusals, rendered
 from stagehold.machines.audit_read import Damage, Fault, Placed, records_of
 from stagehold.machines.audit_tables import STATES, Flows, Ints, book, flows, tables
+from stagehold.machines.declared import declaration_hash
 from stagehold.machines.records import DIGEST_BYTES, RECORD, REFUSED_FLAG, REFUSED_ROW, Totals
 from stagehold.specs.declare import MachineSpec
 from stagehold.specs.outcomes import Loss
@@ -28,26 +31,44 @@ class Chain:
     """Where the chain of blocks stands: the digest of the last one and the index of the next."""
 
     path: Path
-    declaration: bytes
+    machines: tuple[MachineSpec, ...]
     digest: bytes = bytes(DIGEST_BYTES)
     index: int = 0
     line: int = 0
 
     def whole(self, placed: Sequence[Placed]) -> tuple[Sequence[Placed], Fault | None]:
-        """The blocks up to the first that breaks the chain, and how it does."""
+        """The blocks up to the first that breaks the chain, and how it does.
+
+        One whose refusals are told wrongly is whole itself: its records are judged first.
+        """
         for at, one in enumerate(placed):
             fault = self._check(one)
             if fault is not None:
                 return placed[:at], fault
+            fault = self._refusals(one) if one.refusals or one.block.records else None
+            if fault is not None:
+                return placed[: at + 1], fault
         return placed, None
+
+    def _refusals(self, placed: Placed) -> Fault | None:
+        """Whether the lines after a block tell its refusals, each exactly once and in order."""
+        expected = [rendered(REFUSAL, facts) + b"\n" for facts in refusals(placed.block, self.machines)]
+        for at, (wanted, found) in enumerate(zip_longest(expected, placed.refusals), start=1):
+            if wanted != found:
+                texts = [b"none" if text is None else text.rstrip() for text in (wanted, found)]
+                told = [text.decode("utf-8", "replace") for text in texts]
+                return Fault(Damage.ALTERED_NOTE, self.path, placed.line + at, placed.block.index, *told)
+        return None
 
     def _check(self, placed: Placed) -> Fault | None:
         """Whether the block is what was written, and the next one; then it is the last."""
         block = placed.block
         if placed.computed != block.digest:
             return self._fault(placed, Damage.ALTERED, f"digest {block.digest.hex()}", placed.computed.hex())
-        if block.declaration != self.declaration:
-            return self._fault(placed, Damage.FOREIGN, self.declaration.hex(), block.declaration.hex())
+        if not placed.exact:
+            return self._fault(placed, Damage.ALTERED, "the line as the log writes it", "the same content, otherwise")
+        if block.declaration != (ours := declaration_hash(self.machines)):
+            return self._fault(placed, Damage.FOREIGN, ours.hex(), block.declaration.hex())
         if block.index != self.index:
             damage = Damage.MISSING_BLOCK if block.index > self.index else Damage.REPEATED_BLOCK
             return self._fault(placed, damage, f"block {self.index}", f"block {block.index}")

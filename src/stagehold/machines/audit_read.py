@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -17,20 +17,28 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from stagehold.machines.audit_lines import BLOCK, EVENTS, REFUSAL, SEAL, SEALED, block_line, is_sealed, rendered
 from stagehold.machines.records import DIGEST_BYTES, RECORD, Block, chain, decode
 
 BATCH = 1 << 16
 """Enough records to make numpy pay, few enough to hold in memory."""
+
+LINE_BYTES = 1 << 26
+"""No line is longer: a block of three million records would be."""
 
 
 class Damage(Enum):
     """What can be wrong with a log; the value says it in words."""
 
     TRUNCATED = "the log ends too early"
+    CUT = "the log ends at another block than it should"
     UNREADABLE = "not a line of an audit log"
+    TOO_LONG = "a line longer than any of an audit log"
     ALTERED = "the block is not what was written"
+    ALTERED_NOTE = "the line is not what was written"
     FOREIGN = "written by other declarations"
     MISSING_BLOCK = "a block is missing"
+    SWAPPED = "a block stands in the place of another"
     REPEATED_BLOCK = "a block comes again"
     BROKEN_CHAIN = "the block does not follow the one before it"
     BAD_BIRTH = "an instance that cannot be born so"
@@ -68,23 +76,58 @@ class BadLogError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A block, the number of its line from 1, and the digest that its content must have."""
+    """A block, the number of its line from 1, and the digest that its content must have.
+
+    `exact`: the line is, byte for byte, what the log writes for this block. `refusals` are the lines that follow it,
+    one for each refused event, as they stand there.
+    """
 
     line: int
     block: Block
     computed: bytes
+    exact: bool
+    refusals: tuple[bytes, ...] = ()
 
 
 def blocks(path: Path) -> Iterator[Placed]:
-    """The blocks of the log at `path`, in order; lines of other events are passed over.
+    """The blocks of the log at `path`, in order, each with its refusals; other lines are looked at and passed over.
 
-    Raises `BadLogError` at the first line that is no whole line of a log; OSError where there is no file.
+    Raises `BadLogError` at the first line that is no whole line of a log; OSError where there is no file. In memory
+    there is never more than a line of at most `LINE_BYTES`.
     """
+    last: Placed | None = None
+    told: list[bytes] = []
+    for line, text in _lines(path):
+        data = _parsed(path, line, text)
+        event = data["event"]
+        if event == REFUSAL and last is not None:
+            told.append(text)
+            continue
+        if last is not None:
+            yield replace(last, refusals=tuple(told)) if told else last
+        last, told = None, []
+        if event == BLOCK:
+            last = _placed(path, line, data, text)
+        else:
+            _note(path, line, data, text)
+    if last is not None:
+        yield replace(last, refusals=tuple(told)) if told else last
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Lines with their numbers from 1. The last one must have its end, and none may be too long to be held."""
     with path.open("rb") as file:
-        for line, text in enumerate(file, start=1):
-            data = _parsed(path, line, text)
-            if data["event"] == "block":
-                yield _placed(path, line, data)
+        line = 0
+        while text := file.readline(LINE_BYTES):
+            line += 1
+            if text.endswith(b"\n"):
+                yield line, text
+                continue
+            if len(text) == LINE_BYTES:
+                expected = f"at most {LINE_BYTES:,} bytes"
+                raise BadLogError(Fault(Damage.TOO_LONG, path, line, None, expected, "more than that"))
+            found = f"{len(text)} bytes without an end of line"
+            raise BadLogError(Fault(Damage.TRUNCATED, path, line, None, "one whole JSON object", found))
 
 
 def batches(path: Path) -> Iterator[list[Placed]]:
@@ -113,21 +156,32 @@ def _parsed(path: Path, line: int, text: bytes) -> dict[str, Any]:
     try:
         data = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        torn = not text.endswith(b"\n")
-        damage = Damage.TRUNCATED if torn else Damage.UNREADABLE
-        found = f"{len(text)} bytes without an end of line" if torn else str(error)
-        raise BadLogError(Fault(damage, path, line, None, "one whole JSON object", found)) from error
-    if not isinstance(data, dict) or not isinstance(data.get("event"), str):
-        found = f"{type(data).__name__} without it"
-        raise BadLogError(Fault(Damage.UNREADABLE, path, line, None, 'an object with "event"', found))
-    return data
+        raise BadLogError(Fault(Damage.UNREADABLE, path, line, None, "one whole JSON object", str(error))) from error
+    if isinstance(data, dict) and data.get("event") in EVENTS:
+        return data
+    expected = f'an object whose "event" is one of {", ".join(EVENTS)}'
+    named = isinstance(data, dict) and "event" in data
+    found = repr(data["event"]) if named else f"{type(data).__name__} without it"
+    raise BadLogError(Fault(Damage.UNREADABLE, path, line, None, expected, found))
 
 
-def _placed(path: Path, line: int, data: dict[str, Any]) -> Placed:
+def _note(path: Path, line: int, data: dict[str, Any], text: bytes) -> None:
+    """A line that is no block: it carries its own checksum, and is written in one way only."""
+    event = data["event"]
+    facts = {name: fact for name, fact in data.items() if name != "event"}
+    if event not in SEALED:
+        found = "one that follows no block"
+        raise BadLogError(Fault(Damage.ALTERED_NOTE, path, line, None, f"a {event} right after its block", found))
+    if not is_sealed(event, facts) or rendered(event, facts) + b"\n" != text:
+        expected = f"a {event} with a seal that fits"
+        raise BadLogError(Fault(Damage.ALTERED_NOTE, path, line, None, expected, repr(facts.get(SEAL))))
+
+
+def _placed(path: Path, line: int, data: dict[str, Any], text: bytes) -> Placed:
     """The line's block; every field has its type and length, or it could not be hashed."""
     try:
-        block = decode(data)
-        return Placed(line, _measured(block), chain(block))
+        block = _measured(decode(data))
+        return Placed(line, block, chain(block), block_line(block) + b"\n" == text)
     except (KeyError, TypeError, ValueError, AttributeError, struct.error, OverflowError) as error:
         place = data["index"] if isinstance(data.get("index"), int) else None
         expected = f"a block: hashes of {DIGEST_BYTES} bytes, records of {RECORD.itemsize} each, births"

@@ -15,17 +15,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
-import orjson
 import structlog
 
+from stagehold.machines.audit_lines import BLOCK, REFUSAL, SUMMARY, VIOLATION, refusals, rendered, sealed
 from stagehold.machines.declared import MACHINES
-from stagehold.machines.records import REFUSED_FLAG, Block, encode
+from stagehold.machines.records import Block, encode
 from stagehold.specs.declare import MachineSpec
 
 
 def _rendered(_logger: object, _method: str, event: MutableMapping[str, Any]) -> bytes:
-    """The last processor: one JSON object, the name of the event first, then the facts as they were given."""
-    return orjson.dumps({"event": event.pop("event"), **event})
+    """The last processor."""
+    return rendered(event.pop("event"), event)
 
 
 def _logger(file: BinaryIO) -> Any:
@@ -72,19 +72,17 @@ class AuditLog:
     def block(self, block: Block) -> None:
         """Write a closed block, and a line for each refusal in it."""
         with self._named():
-            self._log.info("block", **encode(block))
-            if block.records:
-                for instance, row, flags, detail in block.table().tolist():
-                    if flags & REFUSED_FLAG:
-                        self._refusal(block.tick, instance, self._machines[row >> 8], detail)
+            self._log.info(BLOCK, **encode(block))
+            for refused in refusals(block, self._machines):
+                self._log.warning(REFUSAL, **refused)
 
     def summary(self, tick: int, **figures: Any) -> None:
         """Write what a tick amounted to: any figures that JSON can hold."""
-        self._log.info("summary", tick=tick, **figures)
+        self._log.info(SUMMARY, **sealed(SUMMARY, {"tick": tick, **figures}))
 
     def violation(self, tick: int, what: str, **facts: Any) -> None:
         """Write a broken invariant; raising is the caller's business."""
-        self._log.error("violation", tick=tick, what=what, **facts)
+        self._log.error(VIOLATION, **sealed(VIOLATION, {"tick": tick, "what": what, **facts}))
 
     def close(self) -> None:
         """Close the file. Idempotent; writing afterwards raises ValueError."""
@@ -98,12 +96,6 @@ class AuditLog:
             yield
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self.path)) from error
-
-    def _refusal(self, tick: int, instance: int, spec: MachineSpec, detail: int) -> None:
-        state = type(spec.initial)(detail >> 8).name
-        event = spec.events()[detail & 0xFF]
-        facts = {"instance": instance, "machine": spec.name, "state": state, "refused": event}
-        self._log.warning("refusal", tick=tick, **facts)
 
     def __enter__(self) -> Self:
         return self
