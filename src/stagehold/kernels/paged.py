@@ -78,10 +78,12 @@ def _launch(
     source, target = source.view(word), target.view(word)
     words, n_pages = source.shape[2], len(source_pages)
     blocks = n_pages * len(parts) * -(-words // BLOCK_WORDS)
-    move[(min(PROGRAMS, blocks),)](
-        End(source, source_pages, *source.stride()[:2]),
-        End(target, target_pages, *target.stride()[:2]),
-        Share(n_pages, parts.start, len(parts)),
-        words,
-        BLOCK=BLOCK_WORDS,
-    )
+    # A launch goes to the current device, wherever the pool lies.
+    with torch.cuda.device_of(source_pages):  # type: ignore[no-untyped-call]
+        move[(min(PROGRAMS, blocks),)](
+            End(source, source_pages, *source.stride()[:2]),
+            End(target, target_pages, *target.stride()[:2]),
+            Share(n_pages, parts.start, len(parts)),
+            words,
+            BLOCK=BLOCK_WORDS,
+        )
