@@ -117,7 +117,9 @@ def _digest(text: str) -> bytes:
 
 
 def _standings(rebuilt: Replayed) -> Iterator[str]:
-    """Instances by machine and state, tokens, and the digest of the last block."""
+    """Instances by machine and state, tokens, a digest of all of it, and that of the last block."""
+    from stagehold.machines.audit_replay import standing
+
     where: dict[str, Counter[str]] = {}
     for instance in rebuilt.instances.values():
         where.setdefault(instance.machine, Counter())[instance.state.name.lower()] += 1
@@ -125,6 +127,7 @@ def _standings(rebuilt: Replayed) -> Iterator[str]:
         yield f"{machine}: " + ", ".join(f"{count:,} {state}" for state, count in sorted(states.items()))
     yield f"tokens: {_tokens(rebuilt.totals)}"
     yield f"refused events: {rebuilt.totals.refused:,}"
+    yield f"standing: {standing(rebuilt).hex()}"
     yield f"head: {rebuilt.digest.hex()}"
 
 

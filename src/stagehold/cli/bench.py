@@ -61,6 +61,18 @@ def lifecycle(
     show(bench_lifecycle(requests), as_json=as_json)
 
 
+@app.command("log")
+def log(
+    *,
+    records: Annotated[int, typer.Option(min=1, help="Records of the log that is written for it.")] = 1_000_000,
+    as_json: AsJson = False,
+) -> None:
+    """Time to verify and to replay a long audit log, beside reading its lines."""
+    from stagehold.lab.bench.long_log import bench_log
+
+    show(bench_log(records), as_json=as_json)
+
+
 @app.command("tree")
 def tree(
     *,

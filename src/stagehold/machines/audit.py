@@ -6,24 +6,16 @@ engine, and in bounded memory: some tens of thousands of records at a time, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stagehold.machines.audit_check import Chain, Checker
 from stagehold.machines.audit_diff import Difference, Differs, diff
-from stagehold.machines.audit_read import BadLogError, Damage, Fault, Placed, batches, blocks
+from stagehold.machines.audit_read import BadLogError, Damage, Fault, batches, blocks
+from stagehold.machines.audit_replay import replay, standing
 from stagehold.machines.declared import MACHINES
 from stagehold.machines.heat import Heat, stats
-from stagehold.machines.records import (
-    Block,
-    DiscontinuityError,
-    ForeignDeclarationError,
-    LogError,
-    Replayed,
-    Totals,
-)
-from stagehold.machines.records import replay as replay_blocks
+from stagehold.machines.records import Totals
 from stagehold.specs.declare import MachineSpec
 
 __all__ = [
@@ -37,6 +29,7 @@ __all__ = [
     "blocks",
     "diff",
     "replay",
+    "standing",
     "stats",
     "verify",
 ]
@@ -99,28 +92,3 @@ def _elsewhere(path: Path, index: int, fault: Fault) -> Fault:
     except BadLogError:
         pass  # what cannot be read further down is not what was missed here
     return fault
-
-
-def replay(path: Path, machines: tuple[MachineSpec, ...] = MACHINES) -> Replayed:
-    """State and counters of every instance and the token totals; `BadLogError` names line and block."""
-    last: list[Placed] = []
-
-    def told() -> Iterator[Block]:
-        for placed in blocks(path):
-            last[:] = [placed]
-            yield placed.block
-
-    try:
-        return replay_blocks(told(), machines)
-    except LogError as error:
-        (placed,) = last
-        damage = _REPLAY_DAMAGE.get(type(error), Damage.ILLEGAL_ROW)
-        expected = "what the declarations allow"
-        fault = Fault(damage, path, placed.line, placed.block.index, expected, str(error))
-        raise BadLogError(fault) from error
-
-
-_REPLAY_DAMAGE: dict[type[LogError], Damage] = {
-    ForeignDeclarationError: Damage.FOREIGN,
-    DiscontinuityError: Damage.DISCONTINUOUS,
-}

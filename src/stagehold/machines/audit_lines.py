@@ -48,8 +48,11 @@ def block_line(block: Block) -> bytes:
 
 def refusals(block: Block, machines: tuple[MachineSpec, ...] = MACHINES) -> Iterator[dict[str, Any]]:
     """The facts of the line that follows a block for each event refused in it, in order; none for what names none."""
-    for record in block.table().tolist() if block.records else ():
-        said = audit_words.refusal(record, machines) if record[2] & REFUSED_FLAG else None
+    if not block.records:
+        return
+    table = block.table()
+    for record in table[(table["flags"] & REFUSED_FLAG).astype(bool)].tolist():
+        said = audit_words.refusal(record, machines)
         if said is not None:
             spec = machines[record[1] >> 8]
             yield {

@@ -36,6 +36,8 @@ class Tables:
     target: NDArray[np.int16]
     books: NDArray[np.int8]
     claims: NDArray[np.int8]
+    counts: NDArray[np.int8]
+    """Place, among its machine's counters, of the one that the row moves."""
     accepts: NDArray[np.bool_]
     """Shape (machines, STATES, EVENTS): whether any row leaves the state on the event."""
     events: NDArray[np.int64]
@@ -66,6 +68,7 @@ def tables(machines: tuple[MachineSpec, ...]) -> Tables:
         target=np.full(WORDS, -1, np.int16),
         books=np.zeros(WORDS, np.int8),
         claims=np.zeros(WORDS, np.int8),
+        counts=np.full(WORDS, -1, np.int8),
         accepts=np.zeros((count, STATES, EVENTS), np.bool_),
         events=np.array([len(spec.events()) for spec in machines], np.int64),
         follows=np.repeat(np.eye(STATES, dtype=np.bool_)[None], count, axis=0),
@@ -77,6 +80,8 @@ def tables(machines: tuple[MachineSpec, ...]) -> Tables:
         made.births[machine, [int(state) for state in (spec.initial, *spec.births)]] = True
         for index, row in enumerate(rows_of(spec)):
             _enter(made, machine, index, row)
+            if row.counts is not None:
+                made.counts[machine << 8 | index] = tuple(spec.counters).index(row.counts)
             made.accepts[machine, int(row.source), spec.events().index(row.event)] = True
     return made
 

@@ -37,6 +37,7 @@ DIGEST_BYTES = 16
 _HEADER = Struct("<16s16sQQII")
 _BIRTH = Struct("<IBBBx")
 _REST = Struct("<HHQ")
+_LENGTH, _NUMBER, _NUMBERS = Struct("<I"), Struct("<Iq"), Struct("<IqIq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,24 +117,15 @@ def chain_digest(header: tuple[bytes, bytes, int, int], births: Sequence[Birth],
 
 
 def birth_bytes(birth: Birth) -> bytes:
-    """A birth as it is hashed: fixed fields, then each field of the key with its length before it."""
+    """A birth as it is hashed: fixed fields, then each field of the key with its length (u32) before it."""
     key = birth.key
-    fields: list[bytes | str | int]
-    if isinstance(key, HandleKey):
-        fields = [key.rid, key.attempt, key.namespace]
-    else:
-        fields = [key.namespace, key.last_key, key.first, key.last]
     fixed = _BIRTH.pack(birth.number, birth.machine, birth.state, isinstance(key, SpanKey))
-    return fixed + b"".join(_sized(field) for field in fields)
-
-
-def _sized(value: bytes | str | int) -> bytes:
-    """A field of a key as bytes, its length (u32) before it."""
-    if isinstance(value, int):
-        value = value.to_bytes(8, "little", signed=True)
-    elif isinstance(value, str):
-        value = value.encode("utf-8", "surrogatepass")
-    return len(value).to_bytes(4, "little") + value
+    space = _LENGTH.pack(len(key.namespace)) + key.namespace
+    if isinstance(key, HandleKey):
+        rid = key.rid.encode("utf-8", "surrogatepass")
+        return b"".join((fixed, _LENGTH.pack(len(rid)), rid, _NUMBER.pack(8, key.attempt), space))
+    pages = _NUMBERS.pack(8, key.first, 8, key.last)
+    return b"".join((fixed, space, _LENGTH.pack(len(key.last_key)), key.last_key, pages))
 
 
 def encode(block: Block) -> dict[str, Any]:
