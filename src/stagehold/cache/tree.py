@@ -205,6 +205,9 @@ class Tree(Spine):
         if load and start:
             self.covering(chain, start, end)  # refused before anything is split
             self.boundary(chain, start)
+        for name, first in (firsts or {}).items():
+            if self.part(name).per_page and 0 < first < end:
+                self.boundary(chain, first)
         node = self.boundary(chain, end)
         receipt = self.holds.take(SPAN, node)
         for part in self.parts:

@@ -113,7 +113,7 @@ class AdmissionRules:
         """Lock the live path and open the visit of the hold; the record says how much of the prompt is live."""
         core, data = self.core, m.data
         hold = core.holds[data.hold]
-        data.lock = core.live.lock(data.chain, min(look.live, hold.data.last))
+        data.lock = core.lock(data.chain, min(look.live, hold.data.last))
         core.ledger.take("lock", m.number, data.namespace)
         hold.data.visitor = m.number
         core.post(core.steps.hold.plan, hold)
@@ -195,7 +195,7 @@ class AdmissionRules:
 
         One that covered holes is dead where they have been filled: what it protected there never was.
         """
-        lock = self.core.live.lock(data.chain, pages)
+        lock = self.core.lock(data.chain, pages)
         self.core.live.unlock(data.lock, forfeit=True)
         data.lock = lock
 
@@ -230,7 +230,7 @@ class AdmissionRules:
 
     def _admit(self, m: Machine, live: int) -> int:
         core, data = self.core, m.data
-        data.lock = core.live.lock(data.chain, live)
+        data.lock = core.lock(data.chain, live)
         core.ledger.take("lock", m.number, data.namespace)
         self._take_slots(m, live)
         return self._of_prompt(data, live)

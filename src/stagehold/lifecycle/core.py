@@ -213,6 +213,16 @@ class Core:
         reach = self.stocks.part(stock.name).reach(pages)
         return self.tree.unlocked(chain, reach, pages, stock.name)
 
+    def lock(self, chain: Chain, pages: int) -> Receipt:
+        """Lock a live prefix for a request: of other components what a use at its end reads, and no slot more.
+
+        Locks count at whole nodes, so that one has to begin there.
+        """
+        for part in self.stocks.parts:
+            if part.per_page and part.reach(pages):
+                self.tree.boundary(chain, part.reach(pages))
+        return self.live.lock(chain, pages)
+
     def in_reach(self, stock: Stock, chain: Chain, pages: int) -> list[int]:
         """Slots that a use ending at boundary `pages` reads of a component: those without a hole before it."""
         spans = self.tree.resident(chain, self.stocks.part(stock.name).reach(pages), pages, stock.name)

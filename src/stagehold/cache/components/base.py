@@ -151,15 +151,15 @@ class Component(Cells):
         return found
 
     def unlocked(self, node: Node, start: int, end: int) -> int:
-        """Return how many evictable slots a lock over pages [start, end) would take, the last page being in `node`.
+        """Return how many evictable slots a lock over pages [start, end) takes that begins and ends with a node.
 
-        Locks count at whole nodes, so what lies before `start` in its node counts, too.
+        The last page is in `node`.
         """
         if not self.per_page:
             cell = node.cells[self.at]
             return len(cell.slots) if node.end == end and not cell.locks else 0
         return sum(
-            min(end, part.end) - part.start
+            min(end, part.end) - max(start, part.start)
             for part in nodes_between(node, start)
             if part.cells[self.at].slots and not part.cells[self.at].locks
         )
