@@ -36,6 +36,7 @@ class Kind(StrEnum):
 KINDS = tuple(Kind)
 
 _ODD = 0x9E3779B97F4A7C15
+_WORD = (1 << 64) - 1
 _MARK = (1 << 40) - 1
 
 COPIES = (Kind.LOAD, Kind.COPY)
@@ -90,7 +91,8 @@ class Operation:
     @property
     def mark(self) -> int:
         """This operation in this place, 40 bits: the sum over all of them tells whether two ranks fly the same."""
-        return (self.number * _ODD + self.place * 8 + KINDS.index(self.kind)) * _ODD & _MARK
+        word = (self.number << 20 | self.place << 4 | KINDS.index(self.kind)) * _ODD & _WORD
+        return (word ^ word >> 29) * _ODD >> 24 & _MARK  # folded, or two that swap places would sum to the same
 
 
 DONE, GOOD, FAULT = 0, 1, 2

@@ -135,7 +135,7 @@ class RankWorld(World):
         return DisorderlyStore(1000 * self.seed + 100 * self.group.rank + self._stores, self.shape, medium)
 
     def _befalls(self) -> bool:
-        return self._fate.random() < 2 / (1 + self.group.size)
+        return self._fate.random() < 1 / self.group.size
 
     def lose(self, which: int) -> None:
         """The store of this rank loses a page, or not."""
@@ -161,33 +161,52 @@ class RankWorld(World):
         """What befell other ranks: an act here, too, so that all have made as many."""
 
 
-def shape_of(seed: int, rank: int) -> WorldShape:
-    """The shape of one rank: one configuration for all, speeds and misbehaviour of its own."""
-    dice = random.Random(f"rank {seed} {rank}")  # noqa: S311 - reproducible on purpose
-    slow = dice.choice((Delays(), Delays(), Delays((1, 4), (1, 8), (1, 8)), Delays((1, 8), (3, 14), (1, 12))))
-    rates = dice.choice((Rates(), Rates(), Rates(fail=0.1, stall=0.01), Rates(lose=0.05, corrupt=0.03, short=0.03)))
-    shape = drawn(seed)
-    return replace(shape, delays=slow, rates=rates, copy_ticks=dice.choice(((1, 1), (1, 3), (2, 9))))
+QUICK = Delays((1, 1), (1, 2), (1, 2))
+SLOW = (Delays(), Delays((1, 2), (2, 7), (1, 6)), Delays((1, 5), (3, 12), (1, 10)))
+BAD = (Rates(), Rates(fail=0.08, stall=0.01), Rates(lose=0.05, corrupt=0.05, short=0.05))
+
+
+def shape_of(seed: int, rank: int, size: int) -> WorldShape:
+    """The shape of one rank: one configuration for all, speeds and misbehaviour of its own.
+
+    One rank is slow and one has a bad store, perhaps the same; where all were, nothing would ever come of a fetch.
+    """
+    dice = random.Random(f"ranks {seed}")  # noqa: S311 - reproducible on purpose
+    slow, bad = dice.randrange(size), dice.randrange(size)
+    delays, rates = dice.choice(SLOW), dice.choice(BAD)
+    copies = [dice.choice(((1, 1), (1, 3), (2, 6))) for _ in range(size)]
+    return replace(
+        drawn(seed),
+        delays=delays if rank == slow else QUICK,
+        rates=rates if rank == bad else Rates(),
+        copy_ticks=copies[rank],
+        pages_per_tick=None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """What a rank's walk has come to; equal on all ranks, but for the ends that its own marks have seen."""
+    """What a rank's walk has come to, which is the same on all ranks; `spliced` and `failed` are tokens."""
 
     digest: bytes
     ticks: int
     ends: dict[str, int]
+    spliced: int
+    failed: int
 
 
 def walk_as_ranks(size: int, seed: int, acts: int) -> tuple[InProcess, list[Walked]]:
     """One walk of a World as `size` ranks of one group, everything brought to its end; raises what any rank raises."""
 
     def program(member: Member) -> Walked:
-        world = RankWorld(seed, shape_of(seed, member.rank), member)
+        world = RankWorld(seed, shape_of(seed, member.rank, size), member)
         Walk(world).run(acts)
         world.quiesce()
         world.close()
-        return Walked(world.engine.digest(), world.tick_number, dict(world.ends))
+        stats = world.engine.stats()
+        return Walked(
+            world.engine.digest(), world.tick_number, dict(world.ends), stats.spliced, stats.losses.get("failed", 0)
+        )
 
     group, outcomes = in_turns(size, seed, program)
     return group, values(outcomes)
