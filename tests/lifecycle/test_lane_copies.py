@@ -9,10 +9,14 @@ from random import Random
 
 import pytest
 
+from stagehold import ComponentConfig
 from stagehold.cache.stores.simulated import Delays, SimulatedStore
 from stagehold.kernels.lanes import CopyLane
 from stagehold.lifecycle.copies import LaneCopies, PromptCopies
+from stagehold.specs.hold import HoldState
 from stagehold.testing.service import Service
+
+SIZES = {"device_pages": 40, "staging_pages": 12, "parts": 1, "page_part_bytes": 8}
 
 
 class LateLane(CopyLane):
@@ -106,6 +110,37 @@ def test_an_end_that_is_told_too_early_would_be_seen():
     with late_service(0, copies=PromptCopies()) as service:
         twice(service)
         assert [] != service.breaches()
+
+
+def bytes_of(h, tokens) -> dict[str, list[int]]:
+    """What each component shows of the last page, or of the checkpoint at its end."""
+    return {name: h.shown(tokens, 7, 8, name) for name in h.core.bytes}
+
+
+def test_every_component_is_loaded_and_let_go_by_its_own_lanes(hand):
+    """The hold keeps the staging of all until the slowest has ended; a forward waits for each."""
+    window = ComponentConfig(name="swa", kind="sliding_window", window_tokens=48, **SIZES)
+    state = ComponentConfig(name="state", kind="checkpoint", **SIZES)
+    h = hand(components=(window, state), parts=2, page_part_bytes=8, chunk_tokens=64, pin_fraction=0.0)
+    core, tokens = h.core, h.prompt(8)
+    for seed, one in enumerate(core.bytes.values()):
+        one.device.loads = LateLane(seed)
+    core.copies = LaneCopies(*core.bytes.values())
+    h.put_all(tokens)
+    a = h.arrive("a", tokens)
+    h.tick(3)
+    hold = h.hold_of(a)
+    h.admit(a)
+    stored = {name: [h.stored_byte(name, 7)] for name in core.bytes}
+    before = bytes_of(h, tokens)
+    assert all(before[name] != stored[name] for name in core.bytes)
+    for name, one in core.bytes.items():
+        one.device.wait_layer(0)
+        assert stored[name] == bytes_of(h, tokens)[name]
+    assert HoldState.LOADING is hold.state
+    assert all(stock.staging.free_count < stock.size for stock in core.stocks)
+    h.until(lambda: hold.state is HoldState.SPLICED, 100)
+    assert all(stock.staging.free_count == stock.size for stock in core.stocks)
 
 
 class Passed:

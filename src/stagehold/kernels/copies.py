@@ -63,7 +63,7 @@ class DeviceBytes:
         return view
 
     def wait_layer(self, layer: int) -> None:
-        """Before a forward reads `layer` (0 is the first): its stream, the current one, waits for the loads to it.
+        """Before a forward reads or writes `layer` (0 is the first): its stream, the current one, waits for the loads.
 
         The caller does not wait, and on the CPU there is nothing to wait for.
         """
