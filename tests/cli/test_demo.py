@@ -1,0 +1,115 @@
+"""`stagehold demo` as people and programs run it, on small random weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner, Result
+
+from stagehold.cli.demo import _lines, _told
+from stagehold.cli.main import app
+from stagehold.lab.demo.prompts import Kind, shipped_sessions
+from stagehold.lab.demo.report import DemoReport
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "100"})
+
+
+def test_json_has_the_agreed_fields_and_nothing_else(tmp_path: Path) -> None:
+    """One object on standard output, progress beside it; logs that verify and diagrams are left."""
+    done = run("demo", "--random", "--share", 0.08, "--folder", tmp_path, "--json")
+
+    found = json.loads(done.stdout)
+    assert 0 == done.exit_code, done.stderr
+    assert ["model", "passes", "outputs_equal", "max_logit_difference", "ttft_cold_over_restart_1500",
+            "ttft_cold_over_restart_4000", "store_path_over_cold"] == list(found)  # fmt: skip
+    for figures in found["passes"].values():
+        assert {"ttft_ms_median", "computed_tokens", "device_hit_tokens", "store_hit_tokens"} == set(figures)
+    assert found["outputs_equal"]
+    assert found["max_logit_difference"] <= 1e-4
+    assert found["passes"]["restart"]["store_hit_tokens"] > 0
+    assert found["passes"]["restart"]["computed_tokens"] < found["passes"]["cold"]["computed_tokens"]
+    assert done.stderr.startswith("RANDOM weights: ")
+    assert "<html" in (tmp_path / "demo.html").read_text().lower()
+    for name in ("demo-before", "demo-after", "demo-after.dropped"):
+        assert 0 == run("audit", "verify", tmp_path / f"{name}.jsonl").exit_code
+
+
+ENGINE = {"compared": 5, "wrong": 0, "unknown": 0, "bytes": 10**9, "violations": 0}
+
+
+def report(*, seconds: float = 0.5, equal: bool = True) -> DemoReport:
+    """One opening of each class, cold, then from device, host and store."""
+    cold = [record(kind, seconds=10.0, computed_tokens=1500) for kind in (Kind.SHORT, Kind.LONG)]
+    again = [record(kind, seconds=seconds, store_hit_tokens=1472) for kind in (Kind.SHORT, Kind.LONG)]
+    passes = {
+        name: {"records": found, "host_hit_tokens": 1000, "retractions": 0}
+        for name, found in (("cold", cold), ("warm", again), ("restart", again), ("dropped", again))
+    }
+    return DemoReport("a model", True, passes, [ENGINE], equal, 2e-5)
+
+
+def record(kind: Kind, *, seconds: float, **more: object) -> dict[str, object]:
+    return {
+        "rid": kind.name,
+        "kind": kind,
+        "prompt_tokens": 1500,
+        "first_token_seconds": seconds,
+        "forward_seconds": seconds * 0.9,
+        "computed_tokens": 28,
+        "device_hit_tokens": 0,
+        "store_hit_tokens": 0,
+        "text": "Paris.",
+        **more,
+    }
+
+
+def test_people_see_times_hits_and_bars() -> None:
+    """Tables by pass, what was compared, and each bar with what was found."""
+    text = "\n".join(_lines(report()))
+
+    for part in (
+        "opening, 1,500",
+        "10,000 (10,000 to 10,000)",
+        f"{'restarted, from the store':<32}     3,000        56         0     1,000     1,944",
+        "pages taken over and compared  5 (1.00 GB), others than computed: 0",
+        "answers                        equal in all passes",
+        "largest logit difference       2e-05",
+        "first token, cold / restarted, 1,500 tokens                    20   at least 8",
+        "an answer: 'Paris.'",
+    ):
+        assert part in text, text
+    assert "MISSED" not in text
+
+
+def test_people_see_what_is_wrong() -> None:
+    """A missed bar and different answers are spelt out."""
+    text = "\n".join(_lines(report(seconds=2.0, equal=False)))
+
+    assert "at least 8, MISSED" in text
+    assert "DIFFERENT in all passes" in text
+
+
+def test_the_first_line_says_which_weights_run() -> None:
+    """Real or random, then what is served, and what was dropped where the machine is slow."""
+    plan = {"event": "plan", "passes": ("cold", "warm"), "requests": 6, "prompt_tokens": 9000, "threads": 2,
+            "estimate_seconds": 99.0, "pages": 150, "store_bytes": 442e6, "device_pages": 120}  # fmt: skip
+    whole = _told({**plan, "sessions": [one.name for one in shipped_sessions()]})
+    cut = _told({**plan, "sessions": ["logging", "warnings"]})
+
+    assert "real weights: m" == _told({"event": "model", "name": "m", "real": True})
+    assert "RANDOM weights: m" == _told({"event": "model", "name": "m", "real": False})
+    assert "dropped" not in whole
+    assert "150 pages, 442 MB in the store while it runs" in whole
+    assert cut.endswith("this machine is slow now, so these sessions were dropped: warnings again, autodoc, tables")
+
+
+def test_random_and_real_exclude_each_other(tmp_path: Path) -> None:
+    """Nothing is started."""
+    done = run("demo", "--random", "--expect-real", "--folder", tmp_path)
+
+    assert 2 == done.exit_code
+    assert "--random: expected without --expect-real" in done.stderr
+    assert [] == list(tmp_path.iterdir())
