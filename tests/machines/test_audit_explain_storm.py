@@ -102,8 +102,8 @@ class WatchingWorld(World):
     def _ticked(self, guest: Guest, was: Stand, now: Stand) -> None:
         """What a tick did to a guest, where one step tells all."""
         if was.state is S.LOOKUP and now.state is S.RETRY:
-            if self.engine._roster.find(guest.handle).data.known_end:
-                self.many_steps.add(guest.handle)  # found, and lost again: more than one step
+            if self.engine._roster.find(guest.handle).data.known_end or now.issues > was.issues:
+                self.many_steps.add(guest.handle)  # found and lost again, or asked again at once
             else:
                 self.note(guest, Cause.MISS, 0, visit=False)
         elif was.state in (S.LOOKUP, S.RETRY) and (now.hold or now.state is S.COVERED):

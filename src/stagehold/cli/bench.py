@@ -61,6 +61,21 @@ def lifecycle(
     show(bench_lifecycle(requests), as_json=as_json)
 
 
+@app.command("records")
+def records(
+    *,
+    requests: Annotated[
+        int, typer.Option(min=1, help="Requests of the conversation trace, as crowded as in `make run`.")
+    ] = 100,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the least of each figure counts.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """What the audit's records and blocks cost a replay, as a share of its processor time."""
+    from stagehold.lab.bench.records import bench_records
+
+    show(bench_records(requests, rounds), as_json=as_json)
+
+
 @app.command("log")
 def log(
     *,
