@@ -111,6 +111,22 @@ def test_a_log_is_replayed_to_where_everybody_stands(run_log: Path) -> None:
     assert told.stdout.endswith(f"head: {head(run_log)}\n")
 
 
+def test_verdict_and_standings_are_data_too(run_log: Path, tmp_path: Path) -> None:
+    """The same figures; the kind of damage by its name, and its place."""
+    sound, standings = run("verify", run_log, "--json"), run("replay", run_log, "--json")
+    damaged = run("verify", rewritten(run_log, tmp_path, "missing"), "--json")
+
+    assert (0, 0, 1) == (sound.exit_code, standings.exit_code, damaged.exit_code)
+    assert json.loads(sound.stdout) | {"sound": True, "head": head(run_log), "fault": None} == json.loads(sound.stdout)
+    told = json.loads(standings.stdout)
+    assert ({"finished": 2}, 64, {}, 0) == (
+        told["instances"]["request"], told["tokens"]["spliced"], told["tokens"]["losses"], told["refused"],
+    )  # fmt: skip
+    assert head(run_log) == told["head"]
+    fault = json.loads(damaged.stdout)["fault"]
+    assert ("MISSING_BLOCK", 4, 4) == (fault["damage"], fault["line"], fault["block"])
+
+
 def test_rows_are_counted_and_those_never_taken_are_marked(run_log: Path) -> None:
     """One Markdown table a machine."""
     told = run("stats", run_log)

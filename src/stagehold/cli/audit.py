@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 import typer
@@ -15,11 +15,13 @@ from stagehold.cli.errors import BadInput
 
 if TYPE_CHECKING:
     from stagehold.machines import Replayed
+    from stagehold.machines.audit import Verification
     from stagehold.machines.heat import Heat
     from stagehold.machines.records import Totals
 
 app = typer.Typer(help="Read audit logs.", no_args_is_help=True)
 Log = Annotated[Path, typer.Argument(help="Audit log, JSON lines.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @app.command("verify")
@@ -28,11 +30,16 @@ def verify(
     head: Annotated[
         str | None, typer.Option(help="Digest that the last block must have, in hex, as it was told elsewhere.")
     ] = None,
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """Check chain, rows, births, continuity and tokens; exit 1 at the first fault, which is named."""
     from stagehold.machines import audit
 
     found = audit.verify(log, head=None if head is None else _digest(head))
+    if as_json:
+        typer.echo(orjson.dumps(_judged(found)).decode())
+        raise typer.Exit(int(not found.sound))
     if found.fault is not None:
         typer.echo(f"stagehold: {found.fault}", err=True)
         raise typer.Exit(1)
@@ -56,12 +63,15 @@ def diff(
 
 
 @app.command("replay")
-def replay(log: Log) -> None:
+def replay(log: Log, *, as_json: AsJson = False) -> None:
     """Rebuild every instance and the token totals from the log alone, and print where all of them stand."""
     from stagehold.machines import audit
 
     with _readable():
         rebuilt = audit.replay(log)
+    if as_json:
+        typer.echo(orjson.dumps(_rebuilt(rebuilt)).decode())
+        return
     for line in _standings(rebuilt):
         typer.echo(line)
 
@@ -81,7 +91,7 @@ def explain(
     request: Annotated[str, typer.Argument(help="Id of the request, as it was given to `arrive`.")],
     log: Log,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say why a request was declined, retried, capped, deferred or recomputed, or what it reused; exit 1 if unknown."""
     from stagehold.machines.audit_explain import explain as explained
@@ -116,14 +126,41 @@ def _digest(text: str) -> bytes:
     return digest
 
 
+def _judged(found: Verification) -> dict[str, Any]:
+    """What `verify` found: the figures cover what is sound; the fault's kind goes by its member's name."""
+    fault = found.fault
+    told = None if fault is None else {
+        "damage": fault.damage.name, "line": fault.line, "block": fault.block, "expected": fault.expected,
+        "found": fault.found, "sentence": str(fault),
+    }  # fmt: skip
+    counts = {"blocks": found.blocks, "records": found.records, "instances": found.instances}
+    return {"sound": found.sound, **counts, "head": found.digest.hex(), "fault": told}
+
+
+def _rebuilt(rebuilt: Replayed) -> dict[str, Any]:
+    """Where everybody stands, as numbers."""
+    from stagehold.machines.audit_replay import standing
+
+    totals = rebuilt.totals
+    losses = {loss.name.lower(): tokens for loss, tokens in sorted(totals.losses.items()) if tokens}
+    tokens = {"queried": totals.queried, "spliced": totals.spliced, "losses": losses, "open": totals.open}
+    digests = {"standing": standing(rebuilt).hex(), "head": rebuilt.digest.hex()}
+    return {"instances": _states(rebuilt), "tokens": tokens, "refused": totals.refused, **digests}
+
+
+def _states(rebuilt: Replayed) -> dict[str, Counter[str]]:
+    """How many instances of each machine are in each state."""
+    where: dict[str, Counter[str]] = {}
+    for instance in rebuilt.instances.values():
+        where.setdefault(instance.machine, Counter())[instance.state.name.lower()] += 1
+    return where
+
+
 def _standings(rebuilt: Replayed) -> Iterator[str]:
     """Instances by machine and state, tokens, a digest of all of it, and that of the last block."""
     from stagehold.machines.audit_replay import standing
 
-    where: dict[str, Counter[str]] = {}
-    for instance in rebuilt.instances.values():
-        where.setdefault(instance.machine, Counter())[instance.state.name.lower()] += 1
-    for machine, states in where.items():
+    for machine, states in _states(rebuilt).items():
         yield f"{machine}: " + ", ".join(f"{count:,} {state}" for state, count in sorted(states.items()))
     yield f"tokens: {_tokens(rebuilt.totals)}"
     yield f"refused events: {rebuilt.totals.refused:,}"
