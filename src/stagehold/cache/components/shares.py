@@ -128,13 +128,18 @@ class WindowShare:
 
 
 class StateShare:
-    """The one slot that the request computes in, filled from the checkpoint that it begins with."""
+    """The one slot that the request computes in, filled from the checkpoint that it begins with.
 
-    __slots__ = ("_source", "reserve", "slots")
+    Without one, as happens where the component gates nothing, it begins anew in the middle of its prefix: such a state
+    is nobody else's, and no checkpoint is taken of it.
+    """
+
+    __slots__ = ("_is_of_prefix", "_source", "reserve", "slots")
 
     def __init__(self, hit: int, shown: Sequence[int]) -> None:
         assert len(shown) <= (hit > 0), "a checkpoint is one slot"
         self._source = list(shown)
+        self._is_of_prefix = len(shown) == (hit > 0)
         self.reserve = 0
         self.slots: list[int] = []
 
@@ -176,7 +181,7 @@ class StateShare:
 
     def fresh(self, *, whole: bool) -> int:
         """See `Share`: a checkpoint can be taken where the state stands at the end of the last page."""
-        return 1 if whole else 0
+        return 1 if whole and self._is_of_prefix else 0
 
     def give(self, first: int, last: int, fresh: Sequence[int]) -> Given:
         """See `Share`: a copy, since the request goes on computing in its own."""
