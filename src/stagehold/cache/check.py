@@ -110,15 +110,19 @@ def check_part(part: Component, nodes: Sequence[Node]) -> None:
     equal(f"{part.name}: ring", set(members), set(free))
     equal(f"{part.name}: ring length", len(members), len(free))
     equal(f"{part.name}: evictable", part.evictable, sum(len(node.cells[at].slots) for node in free))
-    locks = dict.fromkeys(nodes, 0)
-    for bottom, start in part.holders.values():
+    locks, own, doubled = dict.fromkeys(nodes, 0), dict.fromkeys(nodes, 0), 0
+    for serial, (bottom, start) in part.holders.items():
         for node in nodes_between(bottom, start):
             locks[node] += 1
+            own[node] += serial in part.owners and node.start >= part.owners[serial]
     for node in nodes:
         place = f"{part.name} of pages {node.start} to {node.end}"
         equal(f"{place}: locks", node.cells[at].locks, locks[node])
+        equal(f"{place}: locks of those who published it", node.cells[at].own, own[node])
+        doubled += len(node.cells[at].slots) * max(0, min(own[node], locks[node] - 1))
         whole = node.end - node.start if part.per_page else 1
         equal(f"{place}: slots", len(node.cells[at].slots) in (0, whole), True)
+    equal(f"{part.name}: slots counted on twice", part.doubled, doubled)
     part.check(nodes)
 
 

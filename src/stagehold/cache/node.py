@@ -13,13 +13,16 @@ NOTHING: list[int] = []
 
 
 class Cell:
-    """What one component keeps at one node: its slots (empty: tombstone), its locks, its place in a ring."""
+    """What one component keeps at one node: its slots (empty: tombstone), its locks, its place in a ring.
 
-    __slots__ = ("locks", "newer", "older", "slots")
+    `own` of the locks are of holders that have published the slots themselves.
+    """
+
+    __slots__ = ("locks", "newer", "older", "own", "slots")
 
     def __init__(self) -> None:
         self.slots: list[int] = NOTHING
-        self.locks = 0
+        self.locks = self.own = 0
         self.older: Node = NIL
         self.newer: Node = NIL
 

@@ -50,7 +50,7 @@ def copy_nodes(spine: Spine, memo: dict[int, Any]) -> None:
 def copy_cell(cell: Cell, memo: dict[int, Any]) -> Cell:
     """Copy a cell with its links led to the copies."""
     twin = Cell()
-    twin.slots, twin.locks = list(cell.slots), cell.locks
+    twin.slots, twin.locks, twin.own = list(cell.slots), cell.locks, cell.own
     twin.older, twin.newer = memo[id(cell.older)], memo[id(cell.newer)]
     return twin
 
@@ -68,7 +68,7 @@ def digest(spine: Spine) -> bytes:
     """32 bytes over everything that a later answer of the tree could depend on."""
     told = sha256()
     for node in sorted(nodes_of(spine), key=lambda node: node.keys[0]):
-        cells = [(cell.slots, cell.locks) for cell in node.cells]
+        cells = [(cell.slots, cell.locks, cell.own) for cell in node.cells]
         numbers = (
             node.start,
             node.end,

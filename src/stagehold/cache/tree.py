@@ -97,7 +97,7 @@ class Tree(Spine):
         return self.holds.uncharged(self.covering(chain, 0, pages), pages) if pages else 0
 
     def unlocked(self, chain: Chain, start: int, end: int, component: str) -> int:
-        """Slots of a component over live pages [start, end) that it could evict now, and not if they were held."""
+        """Slots of a component over live pages [start, end) that a hold would take from what can be promised."""
         return self.part(component).unlocked(self.covering(chain, start, end), start, end) if start < end else 0
 
     def resident(self, chain: Chain, start: int, end: int, component: str = SPINE) -> list[Span]:
@@ -119,6 +119,10 @@ class Tree(Spine):
     def evictable_slots(self, component: str = SPINE) -> int:
         """Slots of the component that `evict` could free now."""
         return self.holds.evictable if component == SPINE else self.part(component).evictable
+
+    def doubled_slots(self, component: str) -> int:
+        """Slots of the component that holders of locks count on, and cannot have when they move on."""
+        return self.part(component).doubled
 
     def stats(self) -> TreeStats:
         """Return the sizes now."""
@@ -154,14 +158,21 @@ class Tree(Spine):
 
     # -- holds ---------------------------------------------------------------------------------------------
 
-    def lock(self, chain: Chain, pages: int) -> Receipt:
-        """Protect all components of a live prefix: FULL to the root, the others as far as a use reaches."""
+    def lock(
+        self, chain: Chain, pages: int, *, firsts: Mapping[str, int] | None = None, own: int | None = None
+    ) -> Receipt:
+        """Protect all components of a live prefix: FULL to the root, the others as far as a use reaches.
+
+        Of the components that `firsts` names, from their pages on. The holder has published the pages from `own` on
+        itself: it counts on their slots when it moves on, and `doubled_slots` are those that others hold as well.
+        """
         if not pages:
             return EMPTY[LOCK]
         node = self.boundary(chain, pages)
         receipt = self.holds.take(LOCK, node)
         for part in self.parts:
-            part.lock(receipt.serial, node, part.reach(pages))
+            first = part.reach(pages)
+            part.lock(receipt.serial, node, firsts.get(part.name, first) if firsts else first, own)
         return receipt
 
     def unlock(self, receipt: Receipt, *, forfeit: bool = False) -> None:

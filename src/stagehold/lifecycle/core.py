@@ -200,7 +200,8 @@ class Core:
         """The same for any component."""
         if stock is self.stocks.spine:
             return self.room()
-        return stock.device.free_count + self.tree.evictable_slots(stock.name) - stock.reserved
+        free = stock.device.free_count + self.tree.evictable_slots(stock.name)
+        return free - self.tree.doubled_slots(stock.name) - stock.reserved
 
     def protectable(self, chain: Chain, pages: int) -> bool:
         """Whether the live prefix could be locked without touching what others were promised."""
@@ -209,19 +210,20 @@ class Core:
         return all(self.window_cost(stock, chain, pages) <= self.room_of(stock) for stock in self.stocks.others)
 
     def window_cost(self, stock: Stock, chain: Chain, pages: int) -> int:
-        """Slots of a component that a lock at boundary `pages` would take from those that can be evicted."""
+        """Slots of a component that a lock at boundary `pages` would take from those that can be promised."""
         reach = self.stocks.part(stock.name).reach(pages)
         return self.tree.unlocked(chain, reach, pages, stock.name)
 
-    def lock(self, chain: Chain, pages: int) -> Receipt:
-        """Lock a live prefix for a request: of other components what a use at its end reads, and no slot more.
+    def lock(self, chain: Chain, pages: int, own: int | None = None) -> Receipt:
+        """Lock a live prefix for a request, which has published the pages from `own` on itself.
 
-        Locks count at whole nodes, so that one has to begin there.
+        Of other components what a use at its end reads, and no slot more: a lock counts at whole nodes, so that one
+        has to begin there.
         """
         for part in self.stocks.parts:
             if part.per_page and part.reach(pages):
                 self.tree.boundary(chain, part.reach(pages))
-        return self.live.lock(chain, pages)
+        return self.tree.lock(chain, pages, own=own) if own is not None else self.live.lock(chain, pages)
 
     def in_reach(self, stock: Stock, chain: Chain, pages: int) -> list[int]:
         """Slots that a use ending at boundary `pages` reads of a component: those without a hole before it."""

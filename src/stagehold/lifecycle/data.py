@@ -107,6 +107,7 @@ class RequestData:
     wait_from: int = -1  # tick of the first visit that was skipped because of the store
     lock: Any = None  # receipt of the path lock
     slots: list[int] = field(default_factory=list)  # page table while committed: tree pages, then own pages
+    hit: int = 0  # pages of `slots` that the tree had at admission
     published: int = 0  # pages of `slots` that belong to the tree
     shares: dict[str, Share] = field(default_factory=dict)  # what it has of the other components, while committed
     n_tokens: int = 0  # tokens with a place in `slots`

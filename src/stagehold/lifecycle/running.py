@@ -99,7 +99,7 @@ class Running:
         others = {stock.name: self._give(stock, data, first, last, upto) for stock in core.stocks.others}
         data.slots[first:last] = core.insert(data.chain, first, data.slots[first:last], others)
         data.published = last
-        self.admission.move_lock(data, last)
+        self.admission.move_lock(data, last, data.hit)
         for stock in core.stocks.others:
             self._show(stock, data)
         self._recount(m)

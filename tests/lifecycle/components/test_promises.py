@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stagehold import Extension
+from stagehold.testing.places import HeldCopies
 
 
 def run_on(h, handle, tokens: int) -> None:
@@ -30,3 +31,50 @@ def test_what_a_hit_protects_is_its_window_however_long_its_node_is(mixed):
     h.grow(h.prompt(12), 12, swa=4)
     longer = h.arrive("longer", h.prompt(20, 2, shared=12))
     assert 12 * 16 == h.admit(longer).hit_tokens
+
+
+def test_a_sibling_on_a_running_request_s_window_pays_for_it(mixed):
+    """The request counts on the slots of its window when it moves on; whoever holds them as well takes them away.
+
+    Both were promised 3 + 4 + 1 slots, and the sibling's hit protects the 3 of the window: 19 in all, and one more.
+    """
+    for device, admitted in ((19, False), (20, True)):
+        h = mixed("w", parts={"device": device}, store=None)
+        first = h.arrive("first", h.prompt(20))
+        h.admit(first)
+        run_on(h, first, 64)
+        sibling = h.arrive("sibling", h.prompt(20, 2, shared=4))
+        assert admitted == h.visit(sibling).admitted
+        for _ in range(3):
+            run_on(h, first, 64)
+            if admitted:
+                run_on(h, sibling, 64)
+
+
+def test_a_copy_to_the_store_takes_no_slot_from_a_request_that_moves_on(mixed):
+    """Copies of the pages that a request has just published end late; the promises of both requests still hold."""
+    h = mixed("w", parts={"device": 17}, engine_options={"copies": HeldCopies()})
+    runs = [h.arrive(f"r{number}", h.prompt(20, number)) for number in range(2)]
+    h.tick(3)
+    for handle in runs:
+        h.admit(handle)
+    for step in (63, 64, 64, 64):
+        for handle in runs:
+            run_on(h, handle, step)
+        h.tick()
+    h.core.copies.free = True
+
+
+def test_two_requests_with_the_same_pages_rely_on_them_once(mixed):
+    """Both compute one prefix, and what the second one publishes is the first one's already."""
+    h = mixed("w", parts={"device": 17}, store=None)
+    runs = [h.arrive(f"r{number}", h.prompt(20)) for number in range(2)]
+    for handle in runs:
+        h.admit(handle)
+    for _ in range(4):
+        for handle in runs:
+            run_on(h, handle, 64)
+        assert 0 <= h.core.room_of(h.core.stocks.by_name["swa"])
+        h.tick()
+    third = h.arrive("third", h.prompt(20))
+    assert not h.visit(third).admitted

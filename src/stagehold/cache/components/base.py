@@ -151,17 +151,17 @@ class Component(Cells):
         return found
 
     def unlocked(self, node: Node, start: int, end: int) -> int:
-        """Return how many evictable slots a lock over pages [start, end) takes that begins and ends with a node.
+        """Return how many slots a lock over pages [start, end) takes from others; it begins and ends with a node.
 
-        The last page is in `node`.
+        Those that can be evicted now, and those that all their holders count on. The last page is in `node`.
         """
         if not self.per_page:
             cell = node.cells[self.at]
-            return len(cell.slots) if node.end == end and not cell.locks else 0
+            return len(cell.slots) if node.end == end and cell.locks == cell.own else 0
         return sum(
             min(end, part.end) - max(start, part.start)
             for part in nodes_between(node, start)
-            if part.cells[self.at].slots and not part.cells[self.at].locks
+            if part.cells[self.at].slots and part.cells[self.at].locks == part.cells[self.at].own
         )
 
     def edges(self, span: Span) -> tuple[int, ...]:

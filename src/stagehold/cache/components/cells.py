@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from stagehold.cache.errors import DeadReceipt
-from stagehold.cache.node import NIL, NOTHING, Node, new_ring
+from stagehold.cache.node import NIL, NOTHING, Cell, Node, new_ring
 from stagehold.cache.pools import Pool
 
 
@@ -39,7 +39,9 @@ class Cells:
     def __init__(self) -> None:
         self.at = 0
         self.evictable = 0
+        self.doubled = 0  # slots that a holder has published and will not get back when it moves on: others hold them
         self.holders: dict[int, tuple[Node, int]] = {}
+        self.owners: dict[int, int] = {}  # by receipt number: the first page that the holder has published itself
         self.dead: set[int] = set()
         self.ring = NIL
         self.pool: Pool
@@ -69,7 +71,7 @@ class Cells:
         mine, theirs = upper.cells[self.at], lower.cells[self.at]
         if not self.per_page:
             return
-        mine.locks = theirs.locks
+        mine.locks, mine.own = theirs.locks, theirs.own
         if theirs.slots:
             size = upper.end - upper.start
             mine.slots, theirs.slots = theirs.slots[:size], theirs.slots[size:]
@@ -167,19 +169,35 @@ class Cells:
 
     # -- locks ---------------------------------------------------------------------------------------------
 
-    def lock(self, serial: int, node: Node, first: int) -> None:
-        """Protect pages from `first` to the end of `node`, tombstones too; of checkpoints, the one at its end."""
+    def lock(self, serial: int, node: Node, first: int, own: int | None = None) -> None:
+        """Protect pages from `first` to the end of `node`, tombstones too; of checkpoints, the one at its end.
+
+        The holder has published the pages from `own` on itself, and counts on their slots when it moves on; on a
+        checkpoint nobody does.
+        """
         at, bottom, start = self.at, node, node.end
+        own = own if self.per_page else None
         top = first if self.per_page else self.reach(start)
         while node.end > top:
             cell = node.cells[at]
             if not cell.locks:
                 self.evictable -= len(cell.slots)
-            cell.locks += 1
             start = node.start
+            self._count(cell, 1, 0 if own is None or start < own else 1)
             node = node.parent
         # A position, not a node: it stays right whatever is split later.
         self.holders[serial] = (bottom, start if self.per_page else bottom.end - 1)
+        if own is not None:
+            self.owners[serial] = own
+
+    def _count(self, cell: Cell, locks: int, own: int) -> None:
+        """So many locks of a cell come or go, and so many of them are of a holder that published its slots."""
+        if own or cell.own:
+            before = min(cell.own, cell.locks - 1)
+            after = min(cell.own + own, cell.locks + locks - 1)
+            self.doubled += len(cell.slots) * (max(0, after) - max(0, before))
+        cell.locks += locks
+        cell.own += own
 
     def unlock(self, serial: int) -> None:
         """Undo `lock`, if it was one of this component's. What is free again counts as just used.
@@ -192,10 +210,11 @@ class Cells:
         if serial not in self.holders:
             return
         node, start = self.holders.pop(serial)
+        own = self.owners.pop(serial, None)
         at, place = self.at, self.ring
         while node.end > start:
             cell = node.cells[at]
-            cell.locks -= 1
+            self._count(cell, -1, 0 if own is None or node.start < own else -1)
             if cell.slots and not cell.locks:
                 self.evictable += len(cell.slots)
                 if cell.newer is not place:
