@@ -17,13 +17,14 @@ import numpy as np
 from stagehold import (
     Admission,
     AdmissionOutcome,
+    ComponentConfig,
     Engine,
     Handle,
     Namespace,
     NoRoom,
     Skip,
 )
-from stagehold.serving.pattern import Tokens
+from stagehold.serving.pattern import Slots, Tokens
 from stagehold.serving.runner import Runner, Work
 
 
@@ -273,6 +274,7 @@ class Scheduler:
             done.finished.append(request.rid)
 
     def _work(self, request: Request, count: int) -> Work:
+        slots = np.asarray(self._engine.page_slots(request.handle), dtype=np.int64)
         return Work(
             request.rid,
             request.namespace,
@@ -281,5 +283,11 @@ class Scheduler:
             request.computed + count,
             request.read,
             request.reused,
-            np.asarray(self._engine.page_slots(request.handle), dtype=np.int64),
+            slots,
+            {part.name: self._others(request, part, len(slots)) for part in self._engine.config.components},
         )
+
+    def _others(self, request: Request, part: ComponentConfig, pages: int) -> Slots:
+        """A slot for each page of another component; one that computes in a single slot has it at every page."""
+        slots = np.asarray(self._engine.page_slots(request.handle, part.name), dtype=np.int64)
+        return slots if part.windowed else np.repeat(slots, pages)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stagehold.serving.model.random_models import random_model
+from stagehold.serving.model.random_models import FAMILIES, random_model
 
 PAGE = 16
 
@@ -29,7 +29,7 @@ def conversation() -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen3"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_the_tier_changes_no_bit(family: str, tmp_path: Path, served: Any, reference: Any) -> None:
     """Cold, warm, and restarted on an empty pool: each call's logits are those of the same call on plain tensors."""
     model = random_model(family)
@@ -70,10 +70,13 @@ def test_answers_are_the_same_with_and_without_the_tier(tmp_path: Path, served: 
     assert found[0] == found[1] == found[2]
 
 
-def test_a_pool_that_cannot_hold_all_still_gives_every_bit(tmp_path: Path, served: Any, reference: Any) -> None:
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_a_pool_that_cannot_hold_all_still_gives_every_bit(
+    family: str, tmp_path: Path, served: Any, reference: Any
+) -> None:
     """Evicted prefixes come back from the store in the middle of other requests' work, twice over."""
-    model = random_model("llama")
-    one = served(model, tmp_path, device_pages=24, staging_pages=24, largest_request_tokens=320)
+    model = random_model(family)
+    one = served(model, tmp_path, device_pages=24, largest_request_tokens=320)
     one.serve(conversation(), answer=2)
     one.serve({f"{rid} again": ids for rid, ids in conversation().items()}, answer=2)
     one.close()

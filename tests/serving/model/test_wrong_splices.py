@@ -79,7 +79,7 @@ def prompt(name: str, smollm: Any) -> tuple[Any, np.ndarray[Any, np.dtype[np.uin
 
 def moved(model: Any, tokens: Any, served: Any, folder: Path, fault: Fault | None) -> tuple[float, int]:
     """Largest difference of the first logits behind a restart to those before it; pages found wrong."""
-    sizes = {"device_pages": 20, "staging_pages": 40, "largest_request_tokens": 300}
+    sizes = {"device_pages": 20, "largest_request_tokens": 300}
     digests: dict[str, list[int]] = {}
     first = served(model, folder, digests=digests, **sizes)
     first.serve({"a": tokens[:HIT], "again": tokens}, answer=1)

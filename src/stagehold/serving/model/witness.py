@@ -1,7 +1,8 @@
 """Watches a runner: what it wrote to each page, and whether the pages that a request takes over hold those bytes.
 
 It owns a digest of every page that was computed, by component and page key, so that bytes in the wrong place are
-wrong bytes. It looks before and after the runner and changes nothing.
+wrong bytes. It looks before and after the runner and changes nothing. States are not looked at: a request computes in
+the slot that holds its own.
 """
 
 from __future__ import annotations
@@ -88,7 +89,9 @@ class WitnessedRunner:
 
     def _digested(self, work: Work, start: int, end: int) -> Iterator[tuple[str, int, int]]:
         """(component, page, digest) of the whole pages of tokens [start, end), those without a slot left out."""
-        for component in self._components:
+        for component, layout in self._components.items():
+            if layout.page_size != self._page_size:
+                continue
             slots = work.pages(component)
             for page in range(start // self._page_size, end // self._page_size):
                 if slots[page] >= 0:
