@@ -94,7 +94,7 @@ def test_late_copies_bring_every_byte(seed):
         assert [] == service.breaches()
         assert service.engine.stats().spliced >= 6 * 8 * 16
         lanes = service.engine.device_bytes.loads, service.engine.device_bytes.saves
-        assert min(lane.submitted for lane in lanes) >= 6
+        assert min(lane.submitted for lane in lanes) >= 2
     assert {} == service.engine.stats().owned
 
 
@@ -138,9 +138,9 @@ def test_every_component_is_loaded_and_let_go_by_its_own_lanes(hand):
         one.device.wait_layer(0)
         assert stored[name] == bytes_of(h, tokens)[name]
     assert HoldState.LOADING is hold.state
-    assert all(stock.staging.free_count < stock.size for stock in core.stocks)
+    assert all(stock.staging_free() < stock.size for stock in core.stocks)
     h.until(lambda: hold.state is HoldState.SPLICED, 100)
-    assert all(stock.staging.free_count == stock.size for stock in core.stocks)
+    assert all(stock.staging_free() == stock.size for stock in core.stocks)
 
 
 class Passed:
