@@ -100,16 +100,16 @@ class TorchGroup:
         return dist.ProcessGroupNCCL(links, self.rank, self.size, options)
 
     @classmethod
-    def join(cls, host: str, port: int, rank: int, size: int, *, timeout_seconds: float = 60.0) -> Self:
-        """A gloo group whose ranks meet at a `MeetingPlace`; see the constructor."""
+    def join(cls, host: str, port: int, rank: int, size: int, **options: Any) -> Self:
+        """A group whose ranks meet at a `MeetingPlace`; `options` are the constructor's."""
         from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-        limit = timedelta(seconds=timeout_seconds)
+        limit = timedelta(seconds=options.get("timeout_seconds", 60.0))
         try:
             store = TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=limit)
         except RuntimeError as error:
             raise RankLost(f"rank {rank}: nobody serves a meeting place at {host}:{port} ({_short(error)})") from error
-        return cls(store, rank, size, timeout_seconds=timeout_seconds)
+        return cls(store, rank, size, **options)
 
     # The tick
 
@@ -118,10 +118,11 @@ class TorchGroup:
         if len(facts) != len(self._host):
             self._agree_on_length(facts)
         self._host[:] = facts
+        begin = time.monotonic()
         try:
             return self._reduced()
         except RuntimeError as error:
-            raise self._lost(f"exchange {self.exchanges + 1}", error) from error
+            raise self._lost(f"exchange {self.exchanges + 1}", begin, error) from error
 
     def _reduced(self) -> Facts:
         given = self._buffer if self._device.type == "cpu" else self._buffer.to(self._device)
@@ -148,13 +149,14 @@ class TorchGroup:
 
     def gather(self, message: bytes) -> list[bytes]:
         """See `Group.gather`."""
+        begin = time.monotonic()
         try:
             lengths = [int(length[0]) for length in self._gathered(np.array([len(message)], dtype=np.int64))]
             padded = np.zeros(max(lengths), dtype=np.uint8)
             padded[: len(message)] = np.frombuffer(message, dtype=np.uint8)
             told = self._gathered(padded)
         except RuntimeError as error:
-            raise self._lost("the gathering after a mismatch", error) from error
+            raise self._lost("the gathering after a mismatch", begin, error) from error
         return [one[:length].tobytes() for one, length in zip(told, lengths, strict=True)]
 
     def _gathered(self, mine: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
@@ -187,20 +189,20 @@ class TorchGroup:
                 return tuple(missing)
             time.sleep(LOOK_SECONDS)
 
-    def _lost(self, where: str, error: RuntimeError) -> RankLost:
+    def _lost(self, where: str, begin: float, error: RuntimeError) -> RankLost:
         """Let go of the links, so that nobody waits for this rank, and find out which ranks do not answer."""
         self.close()
-        said = _short(error)
         roll = f"here/{where}"
         try:
             self._store.set(f"{roll}/{self.rank}", "")
             missing = self._missing(roll, time.monotonic() + self._settle_seconds)
         except RuntimeError:  # what serves the roll has gone itself
             missing = () if self._host_rank is None else (self._host_rank,)
+        said = f"given up after {time.monotonic() - begin:.1f} s: {_short(error)}"
         if missing:
             names = ", ".join(f"rank {rank}" for rank in missing)
-            return RankLost(f"rank {self.rank}: {names} of {self.size} did not answer in {where} ({said})", missing)
-        return RankLost(f"rank {self.rank}: the other ranks have given up on {where}, or cannot be reached ({said})")
+            return RankLost(f"rank {self.rank}: {names} of {self.size} did not answer in {where}; {said}", missing)
+        return RankLost(f"rank {self.rank}: the other ranks have given up on {where}, or cannot be reached; {said}")
 
     def close(self) -> None:
         """Let go of the links. Idempotent; nothing can be exchanged afterwards."""
