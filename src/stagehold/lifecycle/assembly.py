@@ -10,10 +10,11 @@ from typing import Any
 from stagehold.cache.components.full import SPINE
 from stagehold.cache.keys import RankCoordinates
 from stagehold.kernels.copies import DeviceBytes, StagingBytes, check_round_trip
+from stagehold.kernels.device import usable_device
 from stagehold.lifecycle.admission import AdmissionRules
 from stagehold.lifecycle.breaker import BreakerData, BreakerRules, LinkData, LinkRules
 from stagehold.lifecycle.claims import ClaimRules
-from stagehold.lifecycle.copies import Bytes, Copies, Tensors
+from stagehold.lifecycle.copies import Bytes, Copies, LaneCopies, Tensors
 from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.holds import HoldRules
 from stagehold.lifecycle.launch import LaunchRules
@@ -67,12 +68,13 @@ class Binding:
 
 
 def assemble(
-    config: EngineConfig, sink: Sink, copies: Copies, deliver: Deliver, *, binding: Binding, at: RankCoordinates
+    config: EngineConfig, sink: Sink, copies: Copies | None, deliver: Deliver, *, binding: Binding, at: RankCoordinates
 ) -> Parts:
     """Build the parts of one engine and bind its machines."""
     journal = Journal(sink=sink)
     kept = journal if config.tier else None  # without ticks nobody would ever close a block
-    core = Core(config, journal, copies, attach_bytes(config), at)
+    tensors = attach_bytes(config)
+    core = Core(config, journal, copies or LaneCopies(*tensors.values()), tensors, at)
     launches = LaunchRules(core)
     claims = ClaimRules(core, launches)
     admission = AdmissionRules(core, launches, claims)
@@ -109,15 +111,16 @@ def attach_bytes(config: EngineConfig) -> Tensors:
     """The tensors of every component, where the configuration asks for them."""
     tensors = Tensors()
     if config.parts:
-        tensors[SPINE] = _bytes(config, config.device_pages, config.staging_pages)
+        where = usable_device(config.kv_device)
+        tensors[SPINE] = _bytes(config, config.device_pages, config.staging_pages, where)
         for one in config.components:
-            tensors[one.name] = _bytes(one, one.device_pages, one.staging_pages)
+            tensors[one.name] = _bytes(one, one.device_pages, one.staging_pages, where)
     return tensors
 
 
-def _bytes(layout: EngineConfig | ComponentConfig, device_pages: int, staging_pages: int) -> Bytes:
-    device = DeviceBytes(layout.parts, layout.page_part_bytes, device_pages)
-    staging = StagingBytes(layout.parts, layout.page_part_bytes, max(1, staging_pages))
+def _bytes(layout: EngineConfig | ComponentConfig, device_pages: int, staging_pages: int, where: str) -> Bytes:
+    device = DeviceBytes(layout.parts, layout.page_part_bytes, device_pages, where)
+    staging = StagingBytes(layout.parts, layout.page_part_bytes, max(1, staging_pages), pinned=where != "cpu")
     check_round_trip(device, staging)
     return Bytes(device, staging)
 

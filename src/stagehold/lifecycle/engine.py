@@ -18,7 +18,7 @@ from stagehold.kernels.copies import DeviceBytes
 from stagehold.lifecycle import inputs
 from stagehold.lifecycle.assembly import Binding, assemble
 from stagehold.lifecycle.breaches import Breaches, OnViolation, shout
-from stagehold.lifecycle.copies import Copies, PromptCopies
+from stagehold.lifecycle.copies import Copies
 from stagehold.lifecycle.data import Admission, Extension, Handle, NoRoom, Plan, RequestData, Skip
 from stagehold.lifecycle.errors import Misuse
 from stagehold.lifecycle.guard import exclusive
@@ -85,8 +85,7 @@ class Engine:
         self._closed = False
         self._tally = Tally(sink)
         binding = Binding(strict=strict, shadow_oracle=shadow_oracle)
-        kept = copies or PromptCopies()
-        self._parts: Parts = assemble(config, self._tally.block, kept, deliver, binding=binding, at=at)
+        self._parts: Parts = assemble(config, self._tally.block, copies, deliver, binding=binding, at=at)
         self._passes = Passes(self._parts, group or Solo(), self._tally, Breaches(on_violation))
         self._parts.core.ledger.strict = strict
         self._roster = Roster()

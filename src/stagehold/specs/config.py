@@ -36,6 +36,7 @@ class EngineConfig(BaseModel):
     operation_window: int = Field(default=256, ge=8, description="operations that one exchange has room for")
     parts: int = Field(default=0, ge=0, description="layers x (K, V) of the attached tensors; 0 attaches none")
     page_part_bytes: int = Field(default=0, ge=0, description="bytes of one page in one part")
+    kv_device: str = Field(default="cpu", description="where the attached tensors lie: cpu, cuda, cuda:1 or auto")
     components: tuple[ComponentConfig, ...] = Field(default=(), description="kinds of KV beside full attention")
     chunk_tokens: int | None = Field(default=None, ge=1, description="most tokens that one extend asks for")
     limits: Limits = Limits()
