@@ -295,7 +295,7 @@ def test_a_request_that_never_arrived(tmp_path: Path) -> None:
     told = told_of(tmp_path / "log", "arrive one a:4; tick", "two")
 
     assert () == told.attempts
-    assert "no request 'two' arrived in this log (ticks 1 to 4, 1 requests)" == str(told)
+    assert "no request 'two' arrived in this log (ticks 1 to 4, 1 request)" == str(told)
 
 
 def test_attempts_are_told_one_by_one(tmp_path: Path) -> None:

@@ -236,7 +236,7 @@ class Explanation:
 
     def __str__(self) -> str:
         if not self.attempts:
-            span = f"ticks {self.first:,} to {self.last:,}, {self.requests:,} requests"
+            span = f"ticks {self.first:,} to {self.last:,}, {self.requests:,} request{'s' * (self.requests != 1)}"
             return f"no request {self.rid!r} arrived in this log ({span})"
         return "\n".join(line for attempt in self.attempts for line in self._lines(attempt))
 
