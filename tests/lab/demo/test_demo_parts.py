@@ -6,16 +6,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from stagehold.lab.demo.plan import estimate_seconds, fitting
 from stagehold.lab.demo.prompts import Kind, Prompt, distinct_pages, prompts_of, shipped_sessions
 from stagehold.lab.demo.report import DemoReport, compared
 from stagehold.lab.demo.spec import PAGE, config_of
-from stagehold.serving.model.random_models import ByteChat
+from stagehold.serving.model.layouts import layout_of
+from stagehold.serving.model.random_models import ByteChat, random_model
 from stagehold.serving.model.ready import Pace
 from stagehold.serving.model.smollm import Loaded
 
 BYTES = Loaded("bytes", None, ByteChat(), real=False)
+LAYOUT = layout_of(random_model("gemma3").config, PAGE, torch.float32)
 FAST = Pace(threads=2, prompt_tokens_per_second=480.0, step_seconds=0.065)
 
 
@@ -64,12 +67,12 @@ def test_a_slow_machine_drops_whole_sessions_in_order(prompts: list[Prompt]) -> 
 
 def test_the_pool_cannot_hold_all_and_always_holds_the_largest(prompts: list[Prompt]) -> None:
     """Fewer slots than distinct pages, unless a single request needs them."""
-    config = config_of(prompts, 8, 4, 4096)
+    config = config_of(prompts, 8, LAYOUT)
     alone = [prompt for prompt in prompts if prompt.session == "tables"]
 
     assert config.device_pages < distinct_pages(prompts, PAGE)
     assert config.largest_request_pages < config.device_pages
-    assert config_of(alone, 8, 4, 4096).device_pages > -(-(len(alone[-1].tokens) + 8) // PAGE)
+    assert config_of(alone, 8, LAYOUT).device_pages > -(-(len(alone[-1].tokens) + 8) // PAGE)
 
 
 def record(rid: str, kind: Kind, seconds: float, **more: Any) -> dict[str, Any]:

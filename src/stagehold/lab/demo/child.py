@@ -21,7 +21,7 @@ from stagehold import EngineConfig
 from stagehold.lab.demo.plan import estimate_seconds, fitting
 from stagehold.lab.demo.prompts import Kind, Prompt, distinct_pages, prompts_of, shipped_sessions
 from stagehold.lab.demo.spec import PAGE, Spec, config_of
-from stagehold.lab.demo.stage import PassFound, Stage, drop_page_cache, engine_sizes, serving
+from stagehold.lab.demo.stage import PassFound, Stage, drop_page_cache, serving
 from stagehold.serving.model.layouts import layout_of
 from stagehold.serving.model.ready import Pace, calibrate, load_model
 from stagehold.serving.model.smollm import Loaded
@@ -37,8 +37,8 @@ def main(arguments: Sequence[str]) -> None:
     loaded = load_model(random=spec.random)
     _say("model", name=loaded.name, real=loaded.real)
     prompts, pace = _chosen(spec, loaded)
-    sizes = engine_sizes(layout_of(loaded.model.config, PAGE, loaded.model.dtype))
-    config = config_of(prompts, spec.answer_tokens, *sizes)
+    layout = layout_of(loaded.model.config, PAGE, loaded.model.dtype)
+    config = config_of(prompts, spec.answer_tokens, layout)
     pages = distinct_pages(prompts, PAGE)
     _say(
         "plan",
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> None:
         estimate_seconds=estimate_seconds(prompts, pace, spec.answer_tokens),
         pages=pages,
         device_pages=config.device_pages,
-        store_bytes=pages * config.page_bytes,
+        store_bytes=pages * sum(page.page_bytes for page in layout.components.values()),
     )
     digests = _read(spec.digests)
     made: list[PassFound] = []

@@ -11,8 +11,11 @@ import orjson
 
 from stagehold import EngineConfig, HostMode, Limits
 from stagehold.lab.demo.prompts import Prompt, distinct_pages
+from stagehold.serving.model.layouts import ModelLayout
+from stagehold.serving.model.sizes import options_of
 
 PAGE = 64
+CHUNK_TOKENS = 512
 POOL_SHARE = 0.85
 STAGING_RATIO = 2.0
 SPARE_PAGES = 2
@@ -51,21 +54,18 @@ class Spec:
         return cls(**{**raw, "passes": tuple(raw["passes"]), "sessions": tuple(raw["sessions"])})
 
 
-def config_of(prompts: Sequence[Prompt], answer_tokens: int, parts: int, page_part_bytes: int) -> EngineConfig:
+def config_of(prompts: Sequence[Prompt], answer_tokens: int, layout: ModelLayout) -> EngineConfig:
     """An engine whose device pool holds most of the prompts' pages, or the largest request and a little."""
     largest = max(len(prompt.tokens) for prompt in prompts) + answer_tokens
     least = -(-largest // PAGE) + SPARE_PAGES
     device = max(least, int(POOL_SHARE * distinct_pages(prompts, PAGE)))
     return EngineConfig(
-        page_size=PAGE,
-        device_pages=device,
-        staging_pages=int(STAGING_RATIO * device),
+        **options_of(layout, device_pages=device, staging_pages=int(STAGING_RATIO * device)),
         largest_request_tokens=largest,
+        chunk_tokens=CHUNK_TOKENS,
         host_memory_mode=HostMode.CACHE,
         prefetch_threshold_tokens=PAGE,
         load_limit_fraction=1.0,
-        parts=parts,
-        page_part_bytes=page_part_bytes,
         limits=Limits(
             lookup_limit=TICKS,
             park_limit=TICKS,

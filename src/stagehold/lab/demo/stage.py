@@ -19,15 +19,13 @@ from stagehold.cache.stores.protocol import Store
 from stagehold.lab.clock import StoreUnusable
 from stagehold.lab.demo.prompts import Kind, Prompt
 from stagehold.lab.demo.recorder import Record, Recorder
-from stagehold.lab.demo.spec import PAGE
-from stagehold.serving.model.layouts import ModelLayout
+from stagehold.lab.demo.spec import CHUNK_TOKENS, PAGE
 from stagehold.serving.model.paged import TransformersModel
+from stagehold.serving.model.sizes import pools_of
 from stagehold.serving.model.smollm import Loaded
 from stagehold.serving.model.witness import Digests, PageCounts, WitnessedRunner
 from stagehold.serving.scheduler import Scheduler
 
-COMPONENT = "full"
-CHUNK_TOKENS = 512
 POLL_SECONDS = 0.002
 DRAIN_TICKS = 1_000_000
 
@@ -125,13 +123,11 @@ def serving(
     clock: Callable[[], float],
 ) -> Iterator[Stage]:
     """An engine with everything around it, ready to serve; closed at the end, and then nobody may own anything."""
-    store: Waiting = open_store(store_url, config.page_bytes)  # type: ignore[assignment]  # a file store runs on threads
+    store: Waiting = open_store(store_url, config.largest_page_bytes)  # type: ignore[assignment]  # a file store runs on threads
     with AuditLog(audit) as log, closing(store):
         engine = Engine(config, store=store, sink=log.block, on_violation=log.violation)
         with closing(engine):
-            bytes_ = engine.device_bytes
-            assert bytes_ is not None, "the demo attaches tensors"
-            pools = {COMPONENT: bytes_.tensor}
+            pools = pools_of(engine)
             model = TransformersModel(loaded.model, PAGE, pools)
             recorder = Recorder(model, clock)
             runner = WitnessedRunner(recorder, model.components, pools, PAGE, digests)
@@ -140,12 +136,6 @@ def serving(
             yield stage
         left = engine.stats()
         assert not left.owned, f"the engine closed and left {left.owned}"
-
-
-def engine_sizes(layout: ModelLayout) -> tuple[int, int]:
-    """(parts, bytes of one page in one part) of the model's pages."""
-    page = layout.components[COMPONENT]
-    return page.parts, page.page_part_bytes
 
 
 def drop_page_cache(folder: Path) -> int:

@@ -20,7 +20,8 @@ from stagehold.serving.model.smollm import Loaded, find_smollm, load_smollm
 CHUNK = 64
 STEPS = 2
 TRIES = 3
-FAMILY = "qwen3"
+FAMILY = "gemma3"
+"""A hybrid of full and sliding attention, so that both kinds of pools are used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ def load_model(*, random: bool = False) -> Loaded:
     path = None if random else find_smollm()
     if path is not None:
         return load_smollm(path)
-    return Loaded(f"random weights (a small {FAMILY}; no real model)", random_model(FAMILY), ByteChat(), real=False)
+    return Loaded(f"a small {FAMILY} hybrid, no real model", random_model(FAMILY), ByteChat(), real=False)
 
 
 def calibrate(loaded: Loaded, counts: Sequence[int], clock: Callable[[], float]) -> Pace:
