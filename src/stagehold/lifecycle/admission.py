@@ -148,11 +148,10 @@ class AdmissionRules:
         low = min(delivery.live, hold.data.last)
         self.move_lock(data, low)
         self._publish_tail(hold.data, data, low)
-        hit = max(delivery.live, hold.data.last)
-        if core.stocks.gates:
-            hit = core.live.joint_match(data.chain, data.hit_limit)
-            assert hit >= hold.data.last, f"boundary {hold.data.last} was joined, and only {hit} can be gone on from"
-        self.move_lock(data, hit)
+        self.move_lock(data, hold.data.last)
+        hit = self._hit(data, hold.data.last, delivery.live)
+        if hit > hold.data.last:
+            self.move_lock(data, hit)
         struck = self.claims.strike(m)
         hold.data.visitor = 0
         # What lies before the claim was live, and could only not be gone on from: it was never asked for.
@@ -161,6 +160,14 @@ class AdmissionRules:
         data.store_hit_tokens = (hit - delivery.joint) * core.config.page_size
         core.post(core.steps.hold.load, hold, delivery.live)
         return core.ledger.splice(loaded, struck.tokens - loaded)
+
+    def _hit(self, data: RequestData, last: int, live: int) -> int:
+        """Where the request begins: at the end of what was joined, or behind it where there is room for that, too."""
+        core, hit = self.core, max(live, last)
+        if core.stocks.gates:
+            hit = core.live.joint_match(data.chain, data.hit_limit)
+            assert hit >= last, f"boundary {last} was joined, and only {hit} can be gone on from"
+        return hit if hit == last or self.fits(data, hit) else last
 
     def _publish_tail(self, hold: HoldData, data: RequestData, low: int) -> None:
         """Pages [low, last) enter the tree, with what other components need of them; then holes below are filled."""

@@ -162,6 +162,10 @@ class Hand:
         for component in (FULL, *(one.name for one in self.config.components)):
             self.put(tokens, first, last, component=component)
 
+    def believe(self, tokens: Tokens, first: int, last: int, component: str) -> None:
+        """The engine has learned that the store has pages [first, last) of a component."""
+        self.core.beliefs.teach(self.core.stocks.by_name[component].keys(self.chain(tokens), first, last))
+
     def stored_byte(self, component: str, page: int) -> int:
         """What every byte of a page is that another server has stored."""
         return (page + 1 + 60 * self._place(component)) % 256
