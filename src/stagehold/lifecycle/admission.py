@@ -113,7 +113,7 @@ class AdmissionRules:
         """Lock the live path and open the visit of the hold; the record says how much of the prompt is live."""
         core, data = self.core, m.data
         hold = core.holds[data.hold]
-        data.lock = core.lock(data.chain, min(look.live, hold.data.last))
+        data.lock = core.lock(data.chain, min(look.live, hold.data.last), whole=True)
         core.ledger.take("lock", m.number, data.namespace)
         hold.data.visitor = m.number
         core.post(core.steps.hold.plan, hold)
@@ -146,7 +146,7 @@ class AdmissionRules:
         core, data = self.core, m.data
         hold = core.holds[data.hold]
         low = min(delivery.live, hold.data.last)
-        self.move_lock(data, low)
+        self.move_lock(data, low, whole=True)
         self._publish_tail(hold.data, data, low)
         self.move_lock(data, hold.data.last)
         hit = self._hit(data, hold.data.last, delivery.live)
@@ -197,13 +197,13 @@ class AdmissionRules:
         if bytes_of is not None and slots:
             bytes_of.load(pages, slots)
 
-    def move_lock(self, data: RequestData, pages: int, own: int | None = None) -> None:
+    def move_lock(self, data: RequestData, pages: int, own: int | None = None, *, whole: bool = False) -> None:
         """The request's lock now reaches `pages`; the new one is taken before the old one is given back.
 
         One that covered holes is dead where they have been filled: what it protected there never was. The pages from
         `own` on were published by the request itself.
         """
-        lock = self.core.lock(data.chain, pages, own)
+        lock = self.core.lock(data.chain, pages, own, whole=whole)
         self.core.live.unlock(data.lock, forfeit=True)
         data.lock = lock
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from stagehold.cache.beliefs import Beliefs
+from stagehold.cache.components.base import Component
 from stagehold.cache.components.build import build
 from stagehold.cache.components.full import SPINE
 from stagehold.cache.holds import Receipt
@@ -214,23 +215,29 @@ class Core:
         reach = self.stocks.part(stock.name).reach(pages)
         return self.tree.unlocked(chain, reach, pages, stock.name)
 
-    def lock(self, chain: Chain, pages: int, own: int | None = None) -> Receipt:
+    def lock(self, chain: Chain, pages: int, own: int | None = None, *, whole: bool = False) -> Receipt:
         """Lock a live prefix for a request, which has published the pages from `own` on itself.
 
         Of other components what a use at its end reads, and no slot more: a lock counts at whole nodes, so that one
-        has to begin there.
+        has to begin there. `whole`: with the holes that are about to be filled, and what lies before them.
         """
+        firsts = {}
         for part in self.stocks.parts:
-            if part.per_page and part.reach(pages):
-                self.tree.boundary(chain, part.reach(pages))
-        return self.tree.lock(chain, pages, own=own) if own is not None else self.live.lock(chain, pages)
+            first = part.reach(pages) if part.gates or whole else self._read_from(part, chain, pages)
+            firsts[part.name] = first
+            if part.per_page and 0 < first < pages:
+                self.tree.boundary(chain, first)
+        return self.tree.lock(chain, pages, firsts=firsts, own=own) if firsts else self.live.lock(chain, pages)
+
+    def _read_from(self, part: Component, chain: Chain, pages: int) -> int:
+        """First page that a use at boundary `pages` can read of a component without meeting a hole."""
+        spans = self.tree.resident(chain, part.reach(pages), pages, part.name)
+        return spans[-1].start if spans and spans[-1].end == pages else pages
 
     def in_reach(self, stock: Stock, chain: Chain, pages: int) -> list[int]:
         """Slots that a use ending at boundary `pages` reads of a component: those without a hole before it."""
-        spans = self.tree.resident(chain, self.stocks.part(stock.name).reach(pages), pages, stock.name)
-        if not spans or spans[-1].end != pages:
-            return []
-        return self.tree.slots(chain, spans[-1].start, pages, stock.name)
+        first = self._read_from(self.stocks.part(stock.name), chain, pages)
+        return self.tree.slots(chain, first, pages, stock.name) if first < pages else []
 
     def allocate(self, stock: Stock, slots: int) -> list[int]:
         """`slots` slots of any component, evicting as needed; the caller has looked at the room."""
