@@ -20,7 +20,7 @@ from stagehold.cache.stores.workers import WorkerStore
 from stagehold.serving.model.layouts import LayerPlace, layout_of
 from stagehold.serving.model.paged import TransformersModel
 from stagehold.serving.model.runner import ModelRunner
-from stagehold.serving.model.sizes import options_of, pools_of
+from stagehold.serving.model.sizes import options_of, pools_of, waits_of
 from stagehold.serving.model.witness import Digests, WitnessedRunner
 from stagehold.serving.runner import Runner, Work
 from stagehold.serving.scheduler import Pass, Scheduler
@@ -70,7 +70,7 @@ class Served:
         self.engine = Engine(EngineConfig(**{**sizes, **changes}), store=self.store, strict=True)
         self.pools = pools_of(self.engine)
         self.calls: list[Call] = []
-        paged = TransformersModel(model, PAGE, self.pools)
+        paged = TransformersModel(model, PAGE, self.pools, waits_of(self.engine))
         runner: Runner = ModelRunner(paged, self._note)
         runner = wrap(runner, self.pools[FULL]) if wrap else runner
         self.witness = WitnessedRunner(runner, paged.components, self.pools, PAGE, digests)

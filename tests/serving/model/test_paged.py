@@ -150,6 +150,17 @@ def test_tokens_that_the_next_call_sees_must_have_slots() -> None:
         paged.model.forward(tokens[:100], 0, late)
 
 
+def test_each_layer_is_waited_for_before_its_pages_are_touched() -> None:
+    """In the order of the model's layers, by component and the layer's number in it."""
+    told: list[tuple[str, int]] = []
+    paged = Paged(random_model("gemma3"))
+    model = TransformersModel(random_model("gemma3"), PAGE, paged.pools, lambda *layer: told.append(layer))
+
+    model.forward(prompt(20), 0, paged.slots)
+
+    assert [(SWA, 0), (FULL, 0), (SWA, 1), (FULL, 1)] == told
+
+
 def test_too_few_slots_are_refused() -> None:
     """The number of pages is said."""
     paged = Paged(random_model("llama"))

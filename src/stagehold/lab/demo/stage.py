@@ -21,7 +21,7 @@ from stagehold.lab.demo.prompts import Kind, Prompt
 from stagehold.lab.demo.recorder import Record, Recorder
 from stagehold.lab.demo.spec import CHUNK_TOKENS, PAGE
 from stagehold.serving.model.paged import TransformersModel
-from stagehold.serving.model.sizes import pools_of
+from stagehold.serving.model.sizes import pools_of, waits_of
 from stagehold.serving.model.smollm import Loaded
 from stagehold.serving.model.witness import Digests, PageCounts, WitnessedRunner
 from stagehold.serving.scheduler import Scheduler
@@ -128,7 +128,7 @@ def serving(
         engine = Engine(config, store=store, sink=log.block, on_violation=log.violation)
         with closing(engine):
             pools = pools_of(engine)
-            model = TransformersModel(loaded.model, PAGE, pools)
+            model = TransformersModel(loaded.model, PAGE, pools, waits_of(engine))
             recorder = Recorder(model, clock)
             runner = WitnessedRunner(recorder, model.components, pools, PAGE, digests)
             stage = Stage(engine, store, runner, recorder, Namespace(f"{loaded.name}, pages of {PAGE}"))

@@ -9,15 +9,16 @@ from __future__ import annotations
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from stagehold.serving.model.layouts import LayerPlace
+from stagehold.serving.model.layouts import LayerPlace, WaitLayer
 from stagehold.serving.model.paging import Pages
 
 
 class PagedLayer(CacheLayerMixin):  # type: ignore[misc]  # the library is not typed here
     """One layer's share of its component's pages. What it reports is the past as its mask must see it."""
 
-    def __init__(self, place: LayerPlace, pages: Pages) -> None:
+    def __init__(self, place: LayerPlace, pages: Pages, wait: WaitLayer) -> None:
         super().__init__()
+        self._wait = wait
         self.is_sliding = bool(place.window)
         self.is_initialized = True
         self._place = place
@@ -28,6 +29,7 @@ class PagedLayer(CacheLayerMixin):  # type: ignore[misc]  # the library is not t
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_: object, **__: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Store K and V of the new tokens, [1, heads, tokens, size]; return those of past and new ones alike."""
+        self._wait(self._place.component, self._place.index)
         part = 2 * self._place.index
         self._length += key_states.shape[-2]
         return self._joined(part, key_states), self._joined(part + 1, value_states)
@@ -56,6 +58,6 @@ class PagedLayer(CacheLayerMixin):  # type: ignore[misc]  # the library is not t
         return self._place.window or -1
 
 
-def paged_cache(places: tuple[LayerPlace, ...], pages: dict[LayerPlace, Pages]) -> Cache:
-    """The cache of one forward, a layer for each place."""
-    return Cache(layers=[PagedLayer(place, pages[place]) for place in places])
+def paged_cache(places: tuple[LayerPlace, ...], pages: dict[LayerPlace, Pages], wait: WaitLayer) -> Cache:
+    """The cache of one forward, a layer for each place; `wait` is called before a layer's pages are touched."""
+    return Cache(layers=[PagedLayer(place, pages[place], wait) for place in places])

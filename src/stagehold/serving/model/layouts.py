@@ -5,7 +5,7 @@ Derived from the configuration of a model of the transformers library. Owns shap
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,10 @@ from stagehold.cache.components.swa import SWA
 
 KINDS = {"full_attention": FULL, "sliding_attention": SWA}
 """The library's kinds of layers that can be paged, and their components."""
+
+
+WaitLayer = Callable[[str, int], None]
+"""Told (component, layer of it) before a forward touches that layer's pages: copies to them may still be under way."""
 
 
 class NotPaged(ValueError):

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from stagehold.serving.model.layouts import ModelLayout, PageLayout, layout_of
+from stagehold.serving.model.layouts import ModelLayout, PageLayout, WaitLayer, layout_of
 from stagehold.serving.model.paging import Pages
 from stagehold.serving.pattern import Slots, Tokens
 
@@ -31,9 +31,16 @@ class PagedModel(Protocol):
 
 
 class TransformersModel:
-    """Any decoder of full and sliding attention layers. `pools` has a uint8 tensor for each component of the model."""
+    """Any decoder of full and sliding attention layers. `pools` has a uint8 tensor for each component of the model.
 
-    def __init__(self, model: Any, page_size: int, pools: Mapping[str, torch.Tensor]) -> None:
+    `wait` is told each layer before its pages are touched; where copies have ended when they are reported, as on a
+    CPU, nobody need be told.
+    """
+
+    def __init__(
+        self, model: Any, page_size: int, pools: Mapping[str, torch.Tensor], wait: WaitLayer = lambda *_: None
+    ) -> None:
+        self._wait = wait
         self.layout: ModelLayout = layout_of(model.config, page_size, model.dtype)
         self._model = model
         self._numbers = {name: page.numbers(pools[name]) for name, page in self.layout.components.items()}
@@ -52,7 +59,7 @@ class TransformersModel:
         places = self.layout.layers
         kinds = dict.fromkeys((place.component, place.window) for place in places)
         pages = {kind: self._pages(kind, slots, span) for kind in kinds}
-        cache = paged_cache(places, {place: pages[place.component, place.window] for place in places})
+        cache = paged_cache(places, {place: pages[place.component, place.window] for place in places}, self._wait)
         ids = torch.from_numpy(tokens.astype(np.int64))[None].to(self._model.device)
         logits = self._model(input_ids=ids, cache=cache, use_cache=True, logits_to_keep=1).logits
         found: torch.Tensor = logits[0, -1].float().cpu()

@@ -12,7 +12,7 @@ import torch
 from stagehold import ComponentConfig, ComponentKind, Engine
 from stagehold.cache.components.full import SPINE
 from stagehold.cache.components.state import STATE
-from stagehold.serving.model.layouts import ModelLayout, PageLayout
+from stagehold.serving.model.layouts import ModelLayout, PageLayout, WaitLayer
 
 
 def engine_options(
@@ -48,6 +48,20 @@ def options_of(layout: ModelLayout, *, device_pages: int, staging_pages: int) ->
     return engine_options(
         dict(layout.components), window_tokens=layout.window, device_pages=device_pages, staging_pages=staging_pages
     )
+
+
+def waits_of(engine: Engine) -> WaitLayer:
+    """Lets the current stream wait for the copies to a layer; on a CPU nothing is waited for."""
+    tensors = {SPINE: engine.device_bytes} | {
+        part.name: engine.component_bytes(part.name) for part in engine.config.components
+    }
+
+    def wait(component: str, layer: int) -> None:
+        held = tensors[component]
+        if held is not None:
+            held.wait_layer(layer)
+
+    return wait
 
 
 def pools_of(engine: Engine) -> dict[str, torch.Tensor]:
