@@ -172,7 +172,7 @@ class Hand:
 
     def computed_byte(self, component: str, page: int) -> int:
         """What every byte of a page is that a sibling publishes, where other components have tensors, too; else 0."""
-        return (page + 31 + 60 * self._place(component)) % 256
+        return (page + 31 + 60 * self._place(component)) % 256 if self.config.components else 0
 
     def _place(self, component: str) -> int:
         return [FULL, *(one.name for one in self.config.components)].index(component)
@@ -195,7 +195,7 @@ class Hand:
             self.core.insert(chain, live, slots, others)
 
     def _compute(self, component: str, first: int, slots: list[int]) -> None:
-        if self.config.components and component in self.core.bytes:
+        if component in self.core.bytes:
             for page, slot in enumerate(slots, start=first):
                 self.core.bytes[component].device.tensor[:, slot] = self.computed_byte(component, page)
 
