@@ -25,10 +25,11 @@ from stagehold.specs.write import WriteState
 
 
 class Compared(NamedTuple):
-    """Whether the ranks recorded the same, and where they part if that could be found."""
+    """Whether the ranks recorded the same, where they part if that could be found, and whether they are staged."""
 
     same: bool
     divergence: Divergence | None = None
+    staged: bool = False
 
 
 class TickRules:
@@ -40,13 +41,13 @@ class TickRules:
     def agreed(self, _m: Machine, found: Compared) -> Agreed:
         """SAME when every rank closed the same block last; what else happens is the policy's, where it has a choice.
 
-        Ranks whose device tiers differ cannot go on without the store either, and those that are in quarantine have
-        nothing left to let go of.
+        Ranks whose device tiers differ cannot go on without the store either, stages of a pipeline cannot let go of it
+        in one tick, and those that are in quarantine have nothing left to let go of.
         """
         core, divergence = self.core, found.divergence
         if found.same:
             return Agreed.SAME
-        salvageable = not core.quarantined and (divergence is None or divergence.salvageable)
+        salvageable = not core.quarantined and not found.staged and (divergence is None or divergence.salvageable)
         stop = core.config.divergence_policy is DivergencePolicy.STOP
         return Agreed.DIVERGED if stop or not salvageable else Agreed.QUARANTINE
 

@@ -28,7 +28,7 @@ class Passes:
     def __init__(self, parts: Parts, group: Group, tally: Tally, breaches: Breaches) -> None:
         self._parts = parts
         self._group = group
-        parts.core.operations.shared = group.size > 1
+        parts.core.operations.shared = group.size > 1 or group.staged
         self._tally = tally
         self._breaches = breaches
         self.stopped_by = "the engine was closed"
@@ -88,7 +88,10 @@ class Passes:
             return
         divergence = self._compared()
         what = str(divergence or "the ranks' blocks of the tick before are not the same")
-        stopped = parts.recorded.agreed(parts.tick, Compared(same=False, divergence=divergence)) is Agreed.DIVERGED
+        stopped = (
+            parts.recorded.agreed(parts.tick, Compared(same=False, divergence=divergence, staged=self._group.staged))
+            is Agreed.DIVERGED
+        )
         where = f"tick {parts.core.clock.tick}: {what}"
         if stopped:
             self.stopped_by = "the ranks diverged"

@@ -16,6 +16,7 @@ from stagehold.cache.stores.protocol import Progress
 from stagehold.cache.stores.simulated import Delays, Medium, Rates
 from stagehold.lifecycle.ranks.group import Group
 from stagehold.lifecycle.ranks.in_process import InProcess, Member
+from stagehold.lifecycle.ranks.pipeline import staged
 from stagehold.testing.shapes import WorldShape, drawn
 from stagehold.testing.stage import act
 from stagehold.testing.steps import Walk
@@ -90,6 +91,35 @@ def in_turns(size: int, seed: int, program: Callable[[Member], T]) -> tuple[InPr
     group = InProcess(size, turns.pause)
     programs = [lambda rank=rank: program(group.member(rank)) for rank in range(size)]
     return group, turns.run(programs, group.leave)
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """What `in_stages` ran on: the group of each stage, and the mail between them."""
+
+    groups: tuple[InProcess, ...]
+    mail: InProcess
+
+
+def in_stages(
+    stages: int, width: int, seed: int, program: Callable[[Group, int], T], *, lag: int = 3
+) -> tuple[Stages, list[Outcome[T]]]:
+    """Run `program(group, stage)` for each rank of a pipeline of `stages` stages of `width` ranks each."""
+    turns = Turns(seed)
+    made = Stages(tuple(InProcess(width, turns.pause) for _ in range(stages)), InProcess(stages * width, turns.pause))
+
+    def start(rank: int) -> T:
+        stage, place = divmod(rank, width)
+        member = made.groups[stage].member(place)
+        return program(staged(member, made.mail.member(rank), stage, stages=stages, lag=lag), stage)
+
+    def left(rank: int) -> None:
+        stage, place = divmod(rank, width)
+        made.groups[stage].leave(place)
+        made.mail.leave(rank)
+
+    programs = [lambda rank=rank: start(rank) for rank in range(stages * width)]
+    return made, turns.run(programs, left)
 
 
 def values(outcomes: Sequence[Outcome[T]]) -> list[T]:

@@ -18,6 +18,8 @@ class Group(Protocol):
 
     size: int
     rank: int
+    staged: bool
+    """Whether other stages act on the same records at other times, so that nothing can be let go of in one tick."""
 
     def exchange(self, facts: Facts) -> Facts:
         """The element-wise minimum over all ranks; int64, same shape. Exactly once a tick, of one length on every rank.

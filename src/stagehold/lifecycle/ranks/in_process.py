@@ -7,6 +7,7 @@ draws it from a seed).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 import numpy as np
@@ -41,6 +42,8 @@ class InProcess:
         self._agreed: dict[int, Facts] = {}  # rank -> what it has not taken yet
         self._heard: dict[int, list[bytes]] = {}
         self._gone: dict[int, None] = {}
+        self._mail: dict[tuple[int, int], deque[Facts]] = {}
+        self.most_mail = 0  # vectors that were on their way from one rank to another at once
 
     def member(self, rank: int) -> Member:
         """The group as rank `rank` sees it."""
@@ -79,6 +82,21 @@ class InProcess:
             self._wait(rank, self._told)
         return self._heard.pop(rank)
 
+    def send(self, rank: int, to: int, facts: Facts) -> None:
+        """See `pipeline.Wires.send`."""
+        mail = self._mail.setdefault((rank, to), deque())
+        mail.append(facts.copy())
+        self.most_mail = max(self.most_mail, len(mail))
+
+    def receive(self, rank: int, sender: int) -> Facts:
+        """See `pipeline.Wires.receive`."""
+        mail = self._mail.setdefault((sender, rank), deque())
+        while not mail:
+            if sender in self._gone:
+                raise RankLost(f"rank {rank}: rank {sender} of {self.size} has ended, and writes no more", (sender,))
+            self.pause()
+        return mail.popleft()
+
     def _wait(self, rank: int, here: dict[int, Facts] | dict[int, bytes]) -> None:
         gone = tuple(member for member in sorted(self._gone) if member not in here)
         if gone:
@@ -89,6 +107,8 @@ class InProcess:
 
 class Member:
     """One rank's place in an `InProcess` group."""
+
+    staged = False
 
     def __init__(self, group: InProcess, rank: int) -> None:
         self.group = group
@@ -102,6 +122,14 @@ class Member:
     def gather(self, message: bytes) -> list[bytes]:
         """See `Group.gather`."""
         return self.group.gather(self.rank, message)
+
+    def send(self, to: int, facts: Facts) -> None:
+        """See `pipeline.Wires.send`."""
+        self.group.send(self.rank, to, facts)
+
+    def receive(self, sender: int, length: int) -> Facts:  # noqa: ARG002
+        """See `pipeline.Wires.receive`."""
+        return self.group.receive(self.rank, sender)
 
 
 def _least(said: dict[int, Facts]) -> Facts:

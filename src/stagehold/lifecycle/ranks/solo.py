@@ -12,6 +12,7 @@ class Solo:
 
     size = 1
     rank = 0
+    staged = False
 
     def exchange(self, facts: Facts) -> Facts:
         """A copy, so that a fact that arrives later cannot slip into what was agreed."""

@@ -8,6 +8,7 @@ apart, never in a tick.
 from __future__ import annotations
 
 import time
+from collections import deque
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
@@ -26,6 +27,9 @@ SETTLE_SHARE = 0.25
 
 SETTLE_MOST_SECONDS = 5.0
 """The most of it: the ranks that are left fail within moments of each other, since each lets go of its links."""
+
+MOST_SENT = 64
+"""Messages from rank to rank that may be on their way: more than any pipeline is deep."""
 
 LOOK_SECONDS = 0.02
 """How often the roll is looked at."""
@@ -54,6 +58,8 @@ class TorchGroup:
 
     Raises `RankLost`, naming who did not come, where the group does not form in time.
     """
+
+    staged = False
 
     def __init__(
         self,
@@ -86,6 +92,7 @@ class TorchGroup:
         self._least.reduceOp = ReduceOp(ReduceOp.MIN)
         self._buffer: torch.Tensor = torch.empty(0, dtype=torch.int64)
         self._host: Facts = self._buffer.numpy()
+        self._sent: deque[tuple[Any, Any]] = deque()  # what is on its way, and the memory that it lies in
         self._come("joined", f"the group of {size} ranks did not form")
         self._links: Any = self._link(backend)
 
@@ -166,6 +173,34 @@ class TorchGroup:
         heard = [torch.empty_like(given) for _ in range(self.size)]
         self._links.allgather([heard], [given]).wait()
         return [one.cpu().numpy() for one in heard]
+
+    # From rank to rank
+
+    def send(self, to: int, facts: Facts) -> None:
+        """See `pipeline.Wires.send`; gloo only. Waits for the oldest where more than `MOST_SENT` are on their way."""
+        import torch
+
+        given = torch.from_numpy(facts.copy())
+        begin = time.monotonic()
+        try:
+            self._sent.append((self._links.send([given], to, 0), given))
+            while len(self._sent) > MOST_SENT:
+                self._sent.popleft()[0].wait()
+        except RuntimeError as error:
+            raise self._lost(f"message {len(self._sent)} to rank {to}", begin, error) from error
+
+    def receive(self, sender: int, length: int) -> Facts:
+        """See `pipeline.Wires.receive`; gloo only."""
+        import torch
+
+        given = torch.empty(length, dtype=torch.int64)
+        begin = time.monotonic()
+        try:
+            self._links.recv([given], sender, 0).wait()
+        except RuntimeError as error:
+            raise self._lost(f"a message from rank {sender}", begin, error) from error
+        heard: Facts = given.numpy()
+        return heard
 
     # Who is there
 
