@@ -11,11 +11,11 @@ from stagehold.machines import HandleKey, Journal, SpanKey, audit_words, bind
 from stagehold.machines.audit import BadLogError, Damage
 from stagehold.machines.audit_causes import Cause, Explanation, Verdict
 from stagehold.machines.audit_explain import explain
-from stagehold.machines.audit_request import TELLERS
+from stagehold.machines.audit_request import DECLINES, TELLERS
 from stagehold.machines.logs import AuditLog
 from stagehold.specs.attachment import ATTACHMENT
 from stagehold.specs.hold import HOLD
-from stagehold.specs.outcomes import Agreed, Answer, Commit, Evaluate, HoldEnd, IoCommit, Launch, Loss
+from stagehold.specs.outcomes import Agreed, Answer, Commit, Decline, Evaluate, HoldEnd, IoCommit, Launch, Loss
 from stagehold.specs.request import REQUEST
 from stagehold.specs.tick import TICK
 from stagehold.testing.golden import play
@@ -237,6 +237,12 @@ def quarantine(run: Stepping) -> None:
     run.request.hold_ended(run.asker, (HoldEnd.DROPPED, lost(Loss.DROPPED)))
 
 
+def absent(run: Stepping) -> None:
+    other = run.request.birth(None, HandleKey("one", 1, b"ns"))
+    run.request.issue(other, (Launch.DECLINED, DECLINES.index(C.ABSENT)))
+    run.asker = other
+
+
 ODD = {
     C.NO_ROOM_IDLE: lambda run: commits(run, Commit.DEFERRED, 64),
     C.DEFERS_SPENT: lambda run: commits(run, Commit.DEFER_CAP, lost(Loss.SHORT_DEVICE)),
@@ -245,6 +251,7 @@ ODD = {
     C.UNDELIVERED: lambda run: commits(run, Commit.NOTHING, lost(Loss.SHORT_DEVICE)),
     C.OVERSIZE: oversize,
     C.QUARANTINED: quarantine,
+    C.ABSENT: absent,
     C.REFUSED: lambda run: run.request.finish(run.asker),
 }
 """Causes that a small engine does not come to by itself."""
@@ -258,7 +265,7 @@ def test_rare_causes_are_told_apart(tmp_path: Path, cause: Cause) -> None:
         ODD[cause](run)
         run.journal.close_block(0)
 
-    assert cause is explain(tmp_path / "log", "one").attempts[0].moments[-1].cause
+    assert cause is explain(tmp_path / "log", "one").attempts[-1].moments[-1].cause
 
 
 def test_every_cause_is_shown_by_some_scene() -> None:
@@ -267,8 +274,9 @@ def test_every_cause_is_shown_by_some_scene() -> None:
 
 
 def test_every_event_of_a_request_has_its_teller() -> None:
-    """A row that is added is explained."""
+    """A row, or a reason to decline, that is added is explained."""
     assert set(REQUEST.events()) == set(TELLERS)
+    assert len(Decline) <= len(DECLINES)
 
 
 def test_an_explanation_reads_as_sentences(tmp_path: Path) -> None:
@@ -281,7 +289,7 @@ def test_an_explanation_reads_as_sentences(tmp_path: Path) -> None:
 READS = """\
 one, attempt 0: arrived in tick 3, still committed when the log ends at tick 6
   tick 3: it asked store 1 (launch 1)
-  tick 4: store 1 had 96 tokens, pages 0..6: claimed them (hold 4)
+  tick 4: store 1 was asked, and 96 tokens found, pages 0..6: claimed (hold 4)
   tick 4: the fetch of hold 4 began: pages 0..6, behind 0 tokens on the device
   tick 5: hold 4 was ready with pages 0..4 only: store 1 did not deliver 32 tokens of this claim
   tick 6: it reused 0 tokens of the device and 64 of store 1 (hold 4); computed 33

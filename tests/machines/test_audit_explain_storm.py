@@ -110,10 +110,11 @@ class WatchingWorld(World):
             self.why[guest.handle] = None
         elif was.state in (S.QUEUED, S.RETRY) and now.state is S.RETRY and now.issues > was.issues:
             full = self.core.hold_pages >= self.core.config.load_limit_pages
-            assert self.core.store_open or full, "a launch was declined for no reason that the World can see"
-            cause = Cause.BREAKER_OPEN if self.core.store_open else Cause.LOAD_LIMIT
-            self.note(guest, cause, 0, visit=False)
-            self.many_steps.update([guest.handle] * (now.issues - was.issues - 1))
+            if now.issues == was.issues + 1 and (self.core.store_open or full):
+                cause = Cause.BREAKER_OPEN if self.core.store_open else Cause.LOAD_LIMIT
+                self.note(guest, cause, 0, visit=False)
+            else:
+                self.many_steps.add(guest.handle)
         elif was.state is S.STAGED and was.hold_state is HoldState.FETCHING:
             if now.hold == was.hold and now.last < was.last:
                 self.note(guest, Cause.FETCHED_SHORT, was.tokens - now.tokens, visit=False)

@@ -42,11 +42,12 @@ class Cause(Enum):
     LOAD_LIMIT = (
         "it had to wait with its lookup: holds want {pages} pages of staging (load_limit_fraction; launch {launch})"
     )
+    ABSENT = "it did not ask: {store} was just heard to have nothing of what was missing (launch {launch})"
     BREAKER_OPEN = "it did not ask: {store} was resting, its breaker {breaker} since tick {since} (launch {launch})"
     NO_STORE = "it could not ask: no store was attached"
     LAUNCHES_SPENT = "it had used up its launches: {launch} of them (retry_max_reissues)"
     # Answers
-    HIT = "{store} had {tokens} tokens, pages {first}..{last}: claimed them (hold {hold}{shared})"
+    HIT = "{store} was asked, and {tokens} tokens found, pages {first}..{last}: claimed (hold {hold}{shared})"
     MISS = "{store} had nothing of what was missing, or failed"
     BELOW_THRESHOLD = "{store} had only {tokens} tokens of what was missing (prefetch_threshold_tokens)"
     LOOKUP_LIMIT = "{store} gave no answer for {waited} ticks (lookup_limit)"

@@ -16,7 +16,7 @@ from stagehold.machines.audit_causes import Attempt, Cause, Moment, Reuse, Verdi
 from stagehold.machines.audit_holds import CLAIM_ENDS
 from stagehold.machines.audit_scene import HoldView, Scene, Step
 from stagehold.specs.attachment import AttachmentState
-from stagehold.specs.outcomes import Answer, Commit, Decline, Evaluate, HoldEnd, Launch, Loss, Resolve, StillCovered
+from stagehold.specs.outcomes import Answer, Commit, Evaluate, HoldEnd, Launch, Loss, Resolve, StillCovered
 from stagehold.specs.request import RequestState
 
 Facts = dict[str, Any]
@@ -35,7 +35,7 @@ class Asker:
     claimed: int = 0
     """Tick of its open claim."""
     live: int = 0
-    """Tokens on the device when it was planned."""
+    """Tokens whose pages the device had when it was planned; not all of them may be of use."""
     prompt: int = 0
     why: Cause | None = None
     """Why no more can be reused, as far as is known."""
@@ -55,10 +55,9 @@ def launch(asker: Asker, scene: Scene, step: Step) -> Told:
         case Launch.TOO_SHORT:
             asker.why = None
             return Verdict.COVERED, Cause.TOO_SHORT, {}
-        case Launch.DECLINED if step.detail == Decline.QUERY_RATE:
-            return Verdict.DECLINED, Cause.QUERY_LIMIT, {**facts, "lookups": scene.lookups}
         case Launch.DECLINED:
-            return Verdict.DECLINED, Cause.LOAD_LIMIT, {**facts, "pages": scene.hold_pages}
+            cause = DECLINES[min(step.detail, len(DECLINES) - 1)]
+            return Verdict.DECLINED, cause, {**facts, "lookups": scene.lookups, "pages": scene.hold_pages}
         case Launch.STORE_OPEN:
             breaker = {"breaker": labels.word(scene.breaker), "since": scene.breaker_since}
             return Verdict.DECLINED, Cause.BREAKER_OPEN, {**facts, **breaker}
@@ -171,7 +170,7 @@ def commit(asker: Asker, scene: Scene, step: Step) -> Told:
             return _spliced(asker, scene, step, facts)
         case Commit.NOTHING:
             asker.why = Cause.UNDELIVERED
-            asker.attempt.reuse = Reuse(step.tick, asker.live, 0, None, at_least=True, because=asker.why)
+            asker.attempt.reuse = Reuse(step.tick, 0, 0, None, at_least=True, because=asker.why)
             return Verdict.RECOMPUTED, Cause.UNDELIVERED, facts
         case Commit.UNFIT:
             return Verdict.RETRIED, Cause.UNFIT, facts
@@ -187,8 +186,9 @@ def commit(asker: Asker, scene: Scene, step: Step) -> Told:
 
 def _spliced(asker: Asker, scene: Scene, step: Step, facts: Facts) -> Told:
     """The hit ends where the hold does, unless the device had grown beyond it."""
-    grown = step.row.outcome is Commit.MORE
-    device = max(asker.live, facts.get("last", 0) * scene.page_size - step.low)
+    end = facts["last"] * scene.page_size
+    grown = step.row.outcome is Commit.MORE or asker.live > end
+    device = max(0, end - step.low)
     computed = None if grown else asker.prompt - device - step.low
     asker.attempt.reuse = Reuse(step.tick, device, step.low, computed, at_least=grown, because=asker.why)
     rest = "" if computed is None else f"; computed {computed}"
@@ -248,6 +248,9 @@ TELLERS: dict[str, Callable[[Asker, Scene, Step], Told | None]] = {
     "abort": end,
 }
 """Who tells of an event of *request*."""
+
+DECLINES = (Cause.QUERY_LIMIT, Cause.LOAD_LIMIT, Cause.ABSENT)
+"""Why a launch was declined, by the number in its record's detail: a member of `Decline`."""
 
 OVERTAKEN: dict[IntEnum | str, Cause] = {
     RequestState.QUEUED: Cause.NOT_LAUNCHED,
