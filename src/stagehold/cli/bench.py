@@ -49,6 +49,21 @@ def tick(*, as_json: AsJson = False) -> None:
     show(bench_tick(), as_json=as_json)
 
 
+@app.command("ranks")
+def ranks(
+    *,
+    exchanges: Annotated[int, typer.Option(min=1, max=10**6, help="Exchanges, and as many bare all-reduces.")] = 2000,
+    size: Annotated[
+        list[int] | None, typer.Option(min=2, max=64, help="Ranks, a process each; may be repeated. 2 and 4.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Cost of a tick's exchange between processes, against a bare all-reduce of the same size."""
+    from stagehold.lab.bench.ranks import SIZES, bench_ranks
+
+    show(bench_ranks(exchanges, tuple(size or SIZES)), as_json=as_json)
+
+
 @app.command("lifecycle")
 def lifecycle(
     *,

@@ -132,11 +132,12 @@ class TorchGroup:
             raise self._lost(f"exchange {self.exchanges + 1}", begin, error) from error
 
     def _reduced(self) -> Facts:
-        given = self._buffer if self._device.type == "cpu" else self._buffer.to(self._device)
+        on_host = self._device.type == "cpu"
+        given = self._buffer if on_host else self._buffer.to(self._device)
         self._links.allreduce([given], self._least).wait()
         self.exchanges += 1
-        agreed: Facts = given.cpu().numpy()
-        return agreed.copy()
+        agreed: Facts = self._host.copy() if on_host else given.cpu().numpy()
+        return agreed
 
     def _agree_on_length(self, facts: Facts) -> None:
         """Before the first exchange: a collective over vectors of different lengths would hang, or worse."""
