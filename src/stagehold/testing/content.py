@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from stagehold.cache.components.full import SPINE
+
 Tokens = npt.NDArray[np.uint32]
 Kv = npt.NDArray[np.uint8]
 
@@ -25,15 +27,24 @@ ANSWER_TOKENS = 1 << 24
 """Ids from here on are answers."""
 
 
-def kv_of(namespace: bytes, tokens: Tokens, parts: int) -> Kv:
-    """The right bytes of `tokens` from position 0 on: uint8, shape (parts, tokens, TOKEN_BYTES)."""
+def words_of(namespace: bytes, tokens: Tokens) -> npt.NDArray[np.uint64]:
+    """A word for each token from position 0 on: the hash of namespace and all tokens up to it."""
     running = xxhash.xxh3_64(namespace)
     words = np.empty(len(tokens), dtype=np.uint64)
     for position, token in enumerate(tokens.tolist()):
         running.update(token.to_bytes(4, "little"))
         words[position] = running.intdigest()
-    masks = np.arange(1, 2 * parts, 2, dtype=np.uint64)
-    return (words * masks[:, None]).view(np.uint8).reshape(parts, len(tokens), TOKEN_BYTES)
+    return words
+
+
+def spread(words: npt.NDArray[np.uint64], parts: int, component: str = SPINE) -> Kv:
+    """The right bytes of a component behind each word: uint8, shape (parts, words, TOKEN_BYTES).
+
+    No two parts and no two components have the same. Of KV they are the token's, of a state those behind the token.
+    """
+    first = 1 if component == SPINE else xxhash.xxh3_64_intdigest(component.encode()) >> 8 | 1
+    masks = np.uint64(first) + np.arange(0, 2 * parts, 2, dtype=np.uint64)
+    return (words * masks[:, None]).view(np.uint8).reshape(parts, len(words), TOKEN_BYTES)
 
 
 def answer_to(tokens: Tokens) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
 
+from stagehold.cache.node import Node
 from stagehold.cache.snapshot import nodes_of
 from stagehold.cache.stores.simulated import SimulatedStore
 from stagehold.lifecycle.core import Core
@@ -34,7 +35,7 @@ def digest_of(parts: Parts) -> bytes:
         [(o.kind, order.get(o.owner), o.good, o.place >= 0) for o in core.operations.live.values()],
         [_store(core, store) for store in (*core.former, core.store) if isinstance(store, SimulatedStore)],
         _advice(core),
-        (core.device.free_count, core.staging.free_count, core.reserved),
+        [(stock.device.free_count, stock.staging.free_count, stock.reserved) for stock in core.stocks],
     )
     return blake2b(repr(told).encode(), digest_size=16).digest()
 
@@ -56,20 +57,32 @@ def _request(core: Core, m: Any, order: dict[int, int], left: dict[int, int]) ->
     key = data.chain.root_key + data.chain.tokens.tobytes()
     counts = (m.issues, m.defers, data.known_end, data.asked_from, data.query > 0, data.look_again, waited)
     room = (data.prompt_tokens, data.max_new_tokens, data.n_tokens, data.published, data.reserve, len(data.slots))
-    return (key, m.state, counts, room, order.get(data.hold), left.get(m.number), m.number in core.visits)
+    shares = [(name, [slot >= 0 for slot in share.slots], share.reserve) for name, share in data.shares.items()]
+    return (key, m.state, counts, room, shares, order.get(data.hold), left.get(m.number), m.number in core.visits)
 
 
 def _hold(h: Any, order: dict[int, int], left: dict[int, int]) -> tuple[Any, ...]:
     data = h.data
     pinned = None if data.pin is None else data.pin.pages
-    known = (data.key, data.start, data.last, pinned, len(data.staging), data.operation > 0)
-    return (h.state, known, _named(data.claims, order), data.passed, left.get(h.number))
+    known = (data.key, data.start, data.last, data.base, pinned, len(data.staging), data.operation > 0)
+    parts = [(name, part.first, len(part.staging)) for name, part in data.parts.items()]
+    return (h.state, known, parts, _named(data.claims, order), data.passed, left.get(h.number))
 
 
 def _write(core: Core, w: Any, left: dict[int, int]) -> tuple[Any, ...]:
     data = w.data
     pause = max(0, data.not_before - core.clock.tick)
-    return (w.state, data.keys, data.first, len(data.staging), pause, data.unwanted, w.tries, left.get(w.number))
+    return (
+        w.state,
+        data.component,
+        data.keys,
+        data.first,
+        len(data.staging),
+        pause,
+        data.unwanted,
+        w.tries,
+        left.get(w.number),
+    )
 
 
 def _standing(core: Core, left: dict[int, int]) -> tuple[Any, ...]:
@@ -85,13 +98,24 @@ def _tree(core: Core) -> list[tuple[Any, ...]]:
     """Nodes from the least recently used on; equal trees in another order of use are different."""
     pinned = core.tree.holds.pinheld
     nodes = sorted(nodes_of(core.tree), key=lambda node: node.stamp)
-    return [(node.keys, node.start, node.end, node.tokens, node.held, pinned.get(node, 0)) for node in nodes]
+    place = {node: number for number, node in enumerate(nodes)}
+    rings = [(part.name, [place[node] for node in part.ring_members()]) for part in core.tree.parts]
+    told = [
+        (node.keys, node.start, node.end, node.tokens, node.held, pinned.get(node, 0), _cells(node)) for node in nodes
+    ]
+    return [*told, *rings]
+
+
+def _cells(node: Node) -> list[tuple[int, int]]:
+    """What other components have at a node, and how often it is locked."""
+    return [(len(cell.slots), cell.locks) for cell in node.cells]
 
 
 def _advice(core: Core) -> tuple[Any, ...]:
     """What is believed, what is on its way, what the host tier keeps (least recently used first)."""
-    beliefs, host = core.beliefs, core.host
-    return (sorted(beliefs._stored), sorted(beliefs._in_flight), list(host._pages))  # noqa: SLF001
+    beliefs, hosts = core.beliefs, [stock.host.keys() for stock in core.stocks]
+    absent = sorted((key, until - core.clock.tick) for key, until in beliefs._absent.items())  # noqa: SLF001
+    return (sorted(beliefs._stored), sorted(beliefs._in_flight), absent, hosts)  # noqa: SLF001
 
 
 def _store(core: Core, store: SimulatedStore) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from stagehold.testing.content import Prompt
 from stagehold.testing.marks import Marks
+from stagehold.testing.mixes import mixed
 from stagehold.testing.shapes import drawn
 from stagehold.testing.visiting import Ending
 from stagehold.testing.watched import Delivers
@@ -158,3 +159,19 @@ class WorldRules(RuleBasedStateMachine):
             self.world.quiesce()
             self.world.close()
             self.marks.update(self.world.marks)
+
+
+class MixRules(WorldRules):
+    """The same over worlds of several components, one combination an example."""
+
+    marks: ClassVar[Marks] = Marks()
+
+    def world_of(self, seed: int) -> World:
+        """The World of a seed."""
+        return World(seed, mixed(seed))
+
+    @rule(which=SMALL, pages=st.sampled_from((1, 2, 5, 40)))
+    def strip(self, which: int, pages: int) -> None:
+        """Windows or checkpoints go, and the prefix that they belong to stays."""
+        self._count()
+        self.world.strip(which, pages)

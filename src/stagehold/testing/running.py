@@ -23,9 +23,11 @@ class Running(Visiting):
         guests = [guest for guest in self.running if guest.computed < guest.prompt]
         if guests:
             guest = guests[who % len(guests)]
-            self._forward(guest, min(max(1, tokens), guest.prompt - guest.computed), None)
-            if publish:
-                self._publish(guest)
+            last = min(guest.prompt, guest.computed + max(1, self.shape.stretch(tokens)))
+            while guest.computed < last:
+                self._forward(guest, min(self.shape.chunk, last - guest.computed), None)
+                if publish:
+                    self._publish(guest)
 
     @act
     def decode(self, who: int, beyond: bool = False) -> None:
@@ -41,7 +43,7 @@ class Running(Visiting):
         return beyond or guest.chain.n_tokens + 1 < guest.prompt + guest.answer
 
     def _forward(self, guest: Guest, count: int, token: int | None) -> None:
-        check_read(self.core, guest, self.engine.page_slots(guest.handle))
+        check_read(self.engine, guest)
         promised = guest.computed + count <= guest.prompt + guest.answer
         given = self.engine.extend(guest.handle, count, None if token is None else [token])
         if isinstance(given, NoRoom):
@@ -51,7 +53,7 @@ class Running(Visiting):
         if token is not None:
             guest.say(token)
             self.library.learn(guest.chain)
-        write_kv(self.core, guest, self.engine.page_slots(guest.handle), guest.computed + count)
+        write_kv(self.engine, guest, guest.computed + count)
         guest.computed += count
 
     @act
@@ -64,7 +66,7 @@ class Running(Visiting):
     def _publish(self, guest: Guest) -> None:
         self.engine.publish(guest.handle, guest.computed)
         self._is_published(guest)
-        check_read(self.core, guest, self.engine.page_slots(guest.handle))
+        check_read(self.engine, guest)
 
     def _is_published(self, guest: Guest) -> None:
         pages = guest.computed // self.shape.config.page_size
@@ -79,7 +81,7 @@ class Running(Visiting):
             self._finish(guests[who % len(guests)])
 
     def _finish(self, guest: Guest) -> None:
-        check_read(self.core, guest, self.engine.page_slots(guest.handle))
+        check_read(self.engine, guest)
         self.engine.finish(guest.handle)
         self._is_published(guest)
         self._gone(guest, "finished")
@@ -94,4 +96,4 @@ class Running(Visiting):
         handle = self.engine.retract(guest.handle)
         answer = guest.prompt + guest.answer - guest.chain.n_tokens
         self._gone(guest, "retracted")
-        self.guests.append(Guest.arrived(handle, guest.chain, answer, self.shape.config.parts))
+        self.guests.append(Guest.arrived(handle, guest.chain, answer, self.library.known))

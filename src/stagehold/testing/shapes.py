@@ -14,7 +14,7 @@ from stagehold.cache.stores.simulated import Delays, Rates
 from stagehold.specs.config import EngineConfig
 from stagehold.specs.limits import Limits
 from stagehold.specs.outcomes import HostMode, PrefetchPolicy
-from stagehold.testing.content import TOKEN_BYTES
+from stagehold.testing.content import TOKEN_BYTES, Prompt, Tokens
 
 PAGE = 4
 """Tokens in a page: the smallest that a hit, a tail and a threshold of more than one token fit in."""
@@ -45,6 +45,27 @@ class WorldShape:
     rates: Rates = field(default_factory=Rates)
     pages_per_tick: int | None = None
     medium_pages: int | None = None
+
+    def stretch(self, tokens: int) -> int:
+        """A number of tokens that is meant for pages of `PAGE`, in pages of this size; some end inside a page."""
+        size = self.config.page_size
+        return (
+            tokens if size == PAGE else max(min(1, tokens), tokens * size // PAGE - (tokens % 3 if size > PAGE else 0))
+        )
+
+    def answer(self, tokens: int) -> int:
+        """The same for an answer, which never grows: each of its tokens is a step."""
+        return min(tokens, self.stretch(tokens))
+
+    def tokens(self, prompt: Prompt) -> Tokens:
+        """The ids of a prompt."""
+        stretched = replace(prompt, shared=self.stretch(prompt.shared), own=self.stretch(prompt.own))
+        return stretched.tokens(tuple(map(self.stretch, self.branches)))
+
+    @property
+    def chunk(self) -> int:
+        """The most tokens that are computed at once."""
+        return self.config.chunk_tokens or self.config.largest_request_tokens
 
     @property
     def honest(self) -> bool:

@@ -19,7 +19,7 @@ from stagehold.machines import Block
 from stagehold.specs.hold import HoldState
 from stagehold.specs.write import WriteState
 from stagehold.testing.checks import check_act, check_beliefs
-from stagehold.testing.guests import Guest, Library
+from stagehold.testing.guests import Guest, Library, known_of
 from stagehold.testing.marks import Marks
 from stagehold.testing.shapes import WorldShape
 from stagehold.testing.watch import Watch
@@ -62,15 +62,17 @@ class Stage:
         self.open: list[tuple[Guest, Plan]] = []
         self.ends: Counter[str] = Counter()
         self.arrivals = 0
-        self.library = Library(shape.config.page_size, shape.config.parts)
+        self.library = Library(shape.config.page_size, known_of(shape.config))
         self.delivery = Delivery()
         self.lost: set[bytes] = set()  # names of pages that the World took from the store, or spoilt there
+        self.launched: set[int] = set()  # numbers of the holds whose launch was looked at, of this engine
         self.whole = True  # until an act raises: what it left half done is no subject for further checks
         self._stores = 0
         self._start(medium_of(shape))
 
     def _start(self, medium: Medium) -> None:
         self.blocks: list[Block] = []
+        self.launched.clear()
         self.watch = Watch(self.shape.config.limits)
         self.store = self._new_store(medium)
         self.engine = Engine(

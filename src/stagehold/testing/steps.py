@@ -12,7 +12,7 @@ from collections.abc import Callable
 from stagehold.specs.request import RequestState
 from stagehold.testing.content import Prompt
 from stagehold.testing.scenes import SCENES
-from stagehold.testing.shapes import drawn
+from stagehold.testing.shapes import WorldShape, drawn
 from stagehold.testing.visiting import Ending
 from stagehold.testing.watched import Delivers
 from stagehold.testing.world import World
@@ -24,6 +24,9 @@ WEIGHTS = {
     "flush": 0.2, "detach": 0.2, "attach": 8, "restart": 0.04, "rewind": 0.15, "drain": 0.2, "scene": 8,
 }  # fmt: skip
 """Before the seed has had its say."""
+
+OTHERS = {"strip": 8}
+"""The same of acts on components beside the one that carries the tree, where there are any."""
 
 ALWAYS = ("tick", "arrive", "visit", "compute", "finish", "attach", "scene")
 """Without these a World stands still."""
@@ -51,7 +54,8 @@ class Walk:
         self.world = world
         self._dice = random.Random(f"walk {world.seed}")  # noqa: S311 - reproducible on purpose
         self._stem, self._shared = 0, 24
-        weights = {name: self._weight(name, weight) for name, weight in WEIGHTS.items()}
+        chosen = WEIGHTS | (OTHERS if world.shape.config.components else {})
+        weights = {name: self._weight(name, weight) for name, weight in chosen.items()}
         self._names, self._weights = list(weights), list(weights.values())
 
     def _weight(self, name: str, weight: float) -> float:
@@ -131,6 +135,9 @@ class Walk:
     def _evict(self) -> None:
         self.world.evict(self._dice.choice((1, 3, 8, 40)))
 
+    def _strip(self) -> None:
+        self.world.strip(self._any(), self._dice.choice((1, 2, 4, 40)))
+
     def _lose(self) -> None:
         self.world.lose(self._any())
 
@@ -156,9 +163,9 @@ class Walk:
         self.world.rewind(self._dice.choice((1, 4)))
 
 
-def walk(seed: int, acts: int) -> World:
-    """The World of a seed after a walk of as many acts, everything brought to its end."""
-    world = World(seed, drawn(seed))
+def walk(seed: int, acts: int, shape: WorldShape | None = None) -> World:
+    """The World of a seed (in its own shape, or the given one) after a walk of as many acts, everything at its end."""
+    world = World(seed, drawn(seed) if shape is None else shape)
     try:
         Walk(world).run(acts)
         world.quiesce()

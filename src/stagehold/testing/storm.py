@@ -30,10 +30,10 @@ def storm_shape() -> WorldShape:
 
 
 class Storm:
-    """Serves `requests` requests; `run` returns when all have ended."""
+    """Serves `requests` requests in a world of `shape`; `run` returns when all have ended."""
 
-    def __init__(self, seed: int, requests: int) -> None:
-        self.world = World(seed, storm_shape())
+    def __init__(self, seed: int, requests: int, shape: WorldShape | None = None) -> None:
+        self.world = World(seed, storm_shape() if shape is None else shape)
         self._dice = random.Random(f"storm {seed}")  # noqa: S311 - reproducible on purpose
         self._left = requests
 
@@ -71,6 +71,8 @@ class Storm:
         world, dice = self.world, self._dice
         if dice.random() < 0.3:
             world.evict(dice.choice((2, 8, 72)))
+        if world.shape.config.components and dice.random() < 0.3:
+            world.strip(dice.randrange(2), dice.choice((1, 3, 72)))
         if dice.random() < 0.1:
             world.neighbour(dice.randrange(64), 18)
         if dice.random() < 0.05:

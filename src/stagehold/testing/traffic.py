@@ -8,6 +8,7 @@ from __future__ import annotations
 from stagehold.testing.running import Running
 from stagehold.testing.stage import act
 from stagehold.testing.visiting import Ending
+from stagehold.testing.watch_parts import note_holds
 from stagehold.testing.watched import Delivers
 
 
@@ -21,11 +22,20 @@ class Traffic(Running):
             self._end(0, Ending.RELEASE, Delivers.ALL)
         self.engine.tick(advance_retries=retries)
         self.watch.count(self.blocks)
+        note_holds(self.marks.note, self.core, self.library, self.launched, self.store.medium.__contains__)
 
     @act
     def evict(self, pages: int) -> None:
         """Other traffic wants device pages: the least recently used that nobody protects go."""
         self.core.tree.evict(min(pages, self.core.tree.evictable))
+
+    @act
+    def strip(self, which: int, pages: int) -> None:
+        """The same of another component; nothing where there is none. What it leaves of the prefix is a tombstone."""
+        others = self.core.stocks.others
+        if others:
+            name = others[which % len(others)].name
+            self.core.tree.evict(min(pages, self.core.tree.evictable_slots(name)), name)
 
     @act
     def lose(self, which: int) -> None:

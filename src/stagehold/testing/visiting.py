@@ -13,11 +13,12 @@ from stagehold.lifecycle.data import Admission, Plan, Skip
 from stagehold.lifecycle.errors import PartialDelivery
 from stagehold.specs.outcomes import AdmissionOutcome, PrefetchPolicy, SkipReason
 from stagehold.specs.request import RequestState
-from stagehold.testing.checks import check_read
+from stagehold.testing.checks import check_read, note_strays
 from stagehold.testing.content import Prompt
 from stagehold.testing.guests import Guest
 from stagehold.testing.stage import Stage, act
 from stagehold.testing.watch import require
+from stagehold.testing.watch_parts import look, note_commit, note_tombstone
 from stagehold.testing.watched import Delivers, write_page
 
 RIDS = 61
@@ -42,8 +43,9 @@ class Visiting(Stage):
         Another server has already stored its first `stored` pages.
         """
         namespace = self.shape.namespaces[space % len(self.shape.namespaces)]
+        answer = self.shape.answer(answer)
         room = self.shape.config.largest_request_tokens - answer
-        chain = Chain(namespace, prompt.tokens(self.shape.branches)[:room], self.shape.config.page_size)
+        chain = Chain(namespace, self.shape.tokens(prompt)[:room], self.shape.config.page_size)
         self._arrive(chain, answer)
         self._store(chain, stored)
 
@@ -53,7 +55,8 @@ class Visiting(Stage):
         chain = self.library.pick(which)
         if chain is None:
             return
-        tokens = [*chain.tokens.tolist(), *Prompt(0, 1, which, own).tokens(self.shape.branches).tolist()]
+        answer = self.shape.answer(answer)
+        tokens = [*chain.tokens.tolist(), *self.shape.tokens(Prompt(0, 1, which, own)).tolist()]
         room = self.shape.config.largest_request_tokens - answer
         self._arrive(Chain(chain.namespace, tokens[:room], self.shape.config.page_size), answer)
 
@@ -63,7 +66,7 @@ class Visiting(Stage):
         self.arrivals += 1
         handle = self.engine.arrive(rid, chain.tokens, chain.namespace, answer)
         self.library.learn(chain)
-        self.guests.append(Guest.arrived(handle, chain, answer, self.shape.config.parts))
+        self.guests.append(Guest.arrived(handle, chain, answer, self.library.known))
 
     @act
     def select(self, who: int, budget: int = 64) -> None:
@@ -75,6 +78,7 @@ class Visiting(Stage):
         if not waiting:
             return False
         guest = waiting[who % len(waiting)]
+        note_tombstone(self.marks.note, self.core, guest)
         found = self.engine.select(guest.handle, budget)
         if isinstance(found, Plan):
             self.open.append((guest, found))
@@ -135,6 +139,7 @@ class Visiting(Stage):
         locked = self.engine.state_of(guest.handle) is RequestState.ANCHOR_LOCKED
         torn = locked and delivers is Delivers.SOME and plan.promised_pages > 1
         self.delivery.next = delivers
+        was = look(self.core, guest)
         try:
             admission = self.engine.commit(plan)
         except PartialDelivery:
@@ -145,6 +150,7 @@ class Visiting(Stage):
             self.delivery.next = Delivers.ALL
         require(not torn, f"{guest.handle}: a partial delivery was taken for {admission.outcome}")
         self.marks.note(f"admission.{admission.outcome}")
+        note_commit(self.marks.note, was, admission, self.shape.config.page_size)
         if admission.admitted:
             self._admitted(guest, plan, admission)
         elif admission.outcome is AdmissionOutcome.NO_ROOM:
@@ -157,11 +163,18 @@ class Visiting(Stage):
         require(hit == admission.device_hit_tokens + admission.store_hit_tokens, f"{admission}: the hits do not add up")
         require(0 < admission.extend_tokens <= min(plan.extend_tokens, guest.prompt - hit), f"{admission} for {plan}")
         guest.running, guest.computed, guest.skipped_at = True, hit, None
-        check_read(self.core, guest, admission.slots)
+        require(admission.slots == self.engine.page_slots(guest.handle), f"{admission}: other slots than its own")
+        note_strays(self.engine, guest)
+        check_read(self.engine, guest)
 
     def _store(self, chain: Chain, pages: int) -> None:
-        for page in range(min(pages, chain.n_pages)):
-            write_page(self.store.medium, self.library.name(chain, page), self.library.body(chain, page))
+        """What another server has of the first pages: its windows, and a checkpoint half-way and at the end."""
+        pages = min(pages, chain.n_pages)
+        for one in self.library.known:
+            for page in range(pages):
+                if one.per_page or page + 1 in (pages // 2, pages):
+                    name = self.library.name(chain, page, one.name)
+                    write_page(self.store.medium, name, self.library.bodies[name])
 
     @act
     def abort(self, who: int) -> None:

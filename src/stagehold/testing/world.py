@@ -36,7 +36,7 @@ class Saved:
     acts: int
 
 
-OWN = ("guests", "open", "watch", "ends", "arrivals", "lost")
+OWN = ("guests", "open", "watch", "ends", "arrivals", "lost", "launched")
 """Fields of a World that an act may change and a snapshot must copy; the library only ever grows."""
 
 
