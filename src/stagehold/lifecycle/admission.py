@@ -197,13 +197,13 @@ class AdmissionRules:
         if bytes_of is not None and slots:
             bytes_of.load(pages, slots)
 
-    def move_lock(self, data: RequestData, pages: int, own: int | None = None, *, whole: bool = False) -> None:
+    def move_lock(self, data: RequestData, pages: int, *, whole: bool = False, runs: bool = False) -> None:
         """The request's lock now reaches `pages`; the new one is taken before the old one is given back.
 
-        One that covered holes is dead where they have been filled: what it protected there never was. The pages from
-        `own` on were published by the request itself.
+        One that covered holes is dead where they have been filled: what it protected there never was. A request that
+        `runs` has published what lies behind its hit itself, and may have computed more.
         """
-        lock = self.core.lock(data.chain, pages, own, whole=whole)
+        lock = self.core.lock(data.chain, pages, data if runs else None, whole=whole)
         self.core.live.unlock(data.lock, forfeit=True)
         data.lock = lock
 
@@ -247,7 +247,7 @@ class AdmissionRules:
         """Promise every page behind the hit; the hit itself is the tree's, under the request's lock."""
         core, data = self.core, m.data
         data.slots = list(core.tree.slots(data.chain, 0, hit))
-        data.hit = data.published = hit
+        data.hit = data.published = data.passed = hit
         data.n_tokens = hit * core.config.page_size
         data.reserve = self.pages_in_all(data) - hit
         core.reserved += data.reserve

@@ -20,7 +20,7 @@ from stagehold.cache.stores.protocol import Buffer, Store
 from stagehold.cache.tree import Tree
 from stagehold.lifecycle.clock import Clock
 from stagehold.lifecycle.copies import Bytes, Copies, Tensors
-from stagehold.lifecycle.data import Plan
+from stagehold.lifecycle.data import Plan, RequestData
 from stagehold.lifecycle.errors import InvariantBroken
 from stagehold.lifecycle.facts import Capacity
 from stagehold.lifecycle.ledger import Ledger
@@ -215,8 +215,8 @@ class Core:
         reach = self.stocks.part(stock.name).reach(pages)
         return self.tree.unlocked(chain, reach, pages, stock.name)
 
-    def lock(self, chain: Chain, pages: int, own: int | None = None, *, whole: bool = False) -> Receipt:
-        """Lock a live prefix for a request, which has published the pages from `own` on itself.
+    def lock(self, chain: Chain, pages: int, runs: RequestData | None = None, *, whole: bool = False) -> Receipt:
+        """Lock a live prefix for a request; for one that runs, as far as it published the prefix and still reads it.
 
         Of other components what a use at its end reads, and no slot more: a lock counts at whole nodes, so that one
         has to begin there. `whole`: with the holes that are about to be filled, and what lies before them.
@@ -224,10 +224,14 @@ class Core:
         firsts = {}
         for part in self.stocks.parts:
             first = part.reach(pages) if part.gates or whole else self._read_from(part, chain, pages)
+            if runs is not None:
+                first = min(pages, max(first, part.reach(runs.passed)))
             firsts[part.name] = first
             if part.per_page and 0 < first < pages:
                 self.tree.boundary(chain, first)
-        return self.tree.lock(chain, pages, firsts=firsts, own=own) if firsts else self.live.lock(chain, pages)
+        if not firsts:
+            return self.live.lock(chain, pages)
+        return self.tree.lock(chain, pages, firsts=firsts, own=None if runs is None else runs.hit)
 
     def _read_from(self, part: Component, chain: Chain, pages: int) -> int:
         """First page that a use at boundary `pages` can read of a component without meeting a hole."""

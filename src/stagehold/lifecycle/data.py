@@ -109,6 +109,7 @@ class RequestData:
     slots: list[int] = field(default_factory=list)  # page table while committed: tree pages, then own pages
     hit: int = 0  # pages of `slots` that the tree had at admission
     published: int = 0  # pages of `slots` that belong to the tree
+    passed: int = 0  # whole pages that are computed, as far as its lock knows
     shares: dict[str, Share] = field(default_factory=dict)  # what it has of the other components, while committed
     n_tokens: int = 0  # tokens with a place in `slots`
     reserve: int = 0  # pages promised by admission and not yet allocated

@@ -45,6 +45,7 @@ class Running:
         promised = min(need, data.reserve)
         if need - promised > core.room():
             return NoRoom(need, core.room() + data.reserve)
+        self._pass_on(data)
         short = self._short_share(data, len(data.slots) + need)
         if short is not None:
             return short
@@ -63,13 +64,23 @@ class Running:
         self._recount(m)
         return Extension(tuple(slots))
 
+    def _pass_on(self, data: RequestData) -> None:
+        """The next token may see a window that begins behind some of what was published: that is given up."""
+        before = max(data.passed, data.published)
+        data.passed = data.n_tokens // self.core.config.page_size
+        parts = self.core.stocks.parts
+        if data.passed > before and any(part.per_page and part.reach(before) < data.published for part in parts):
+            self.admission.move_lock(data, data.published, runs=True)
+        for stock in self.core.stocks.others:
+            data.shares[stock.name].passed(data.passed)
+            self.admission.recount_share(stock, data)
+
     def _short_share(self, data: RequestData, pages: int) -> NoRoom | None:
         """Why another component cannot follow to `pages` pages; None if all can."""
-        done = data.n_tokens // self.core.config.page_size
         for stock in self.core.stocks.others:
             share = data.shares[stock.name]
             # What is outlived goes back to the pool, and to what is promised, alike.
-            want, promised = share.wants(pages), share.reserve + len(share.outlived(done))
+            want, promised = share.wants(pages), share.reserve + len(share.outlived(data.passed))
             if want - promised > self.core.room_of(stock):
                 return NoRoom(want, promised + self.core.room_of(stock))
         return None
@@ -77,7 +88,7 @@ class Running:
     def _grow(self, stock: Stock, data: RequestData) -> None:
         """Another component follows: what the next token cannot see any more goes first."""
         share = data.shares[stock.name]
-        gone = share.outlived(data.n_tokens // self.core.config.page_size)
+        gone = share.outlived(data.passed)
         stock.device.free(gone)
         share.drop(gone)
         share.grow(self.core.allocate(stock, share.wants(len(data.slots))))
@@ -99,7 +110,8 @@ class Running:
         others = {stock.name: self._give(stock, data, first, last, upto) for stock in core.stocks.others}
         data.slots[first:last] = core.insert(data.chain, first, data.slots[first:last], others)
         data.published = last
-        self.admission.move_lock(data, last, data.hit)
+        data.passed = data.n_tokens // core.config.page_size
+        self.admission.move_lock(data, last, runs=True)
         for stock in core.stocks.others:
             self._show(stock, data)
         self._recount(m)
@@ -121,6 +133,7 @@ class Running:
         """The share names what the tree shows within its reach."""
         shown = self.core.in_reach(stock, data.chain, data.published)
         data.shares[stock.name].shown(data.published - len(shown), shown)
+        data.shares[stock.name].passed(data.passed)
         self.admission.recount_share(stock, data)
 
     def matched(self, m: Machine) -> None:

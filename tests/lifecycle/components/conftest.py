@@ -48,3 +48,9 @@ def mixed(hand):
         return hand(components=components, parts=1, page_part_bytes=BYTES, **{**sizes, **settings})
 
     return build
+
+
+@pytest.fixture(scope="session")
+def parts():
+    """Components by their letters; see `parts_of`."""
+    return parts_of

@@ -44,6 +44,9 @@ class Share(Protocol):
     def drop(self, slots: Sequence[int]) -> None:
         """These slots were outlived, and are the pool's again."""
 
+    def passed(self, page: int) -> None:
+        """`page` whole pages are computed: what they do not look back to is not protected any more."""
+
     def own(self) -> list[int]:
         """Slots that are the request's and not the tree's."""
 
@@ -63,11 +66,11 @@ class Share(Protocol):
 class WindowShare:
     """A page table of which only the last window, and what is computed behind it, is filled."""
 
-    __slots__ = ("_hit", "_promise", "_published", "_window", "reserve", "slots")
+    __slots__ = ("_hit", "_passed", "_promise", "_published", "_window", "reserve", "slots")
 
     def __init__(self, window: int, hit: int, shown: Sequence[int]) -> None:
         self._window = window
-        self._hit = self._published = hit
+        self._hit = self._published = self._passed = hit
         self._promise = 0
         self.reserve = 0
         self.slots = [NOWHERE] * (hit - len(shown)) + list(shown)
@@ -99,14 +102,20 @@ class WindowShare:
         behind = self.slots[self._published :]
         self.slots[self._published :] = [NOWHERE if slot in gone else slot for slot in behind]
 
+    def passed(self, page: int) -> None:
+        """See `Share`."""
+        self._passed = page
+        behind = min(self._published, max(0, page - self._window))
+        self.slots[:behind] = [NOWHERE] * behind
+
     def own(self) -> list[int]:
         """See `Share`."""
         return [slot for slot in self.slots[self._published :] if slot != NOWHERE]
 
     def due(self, published: int) -> int:
         """See `Share`: what it published and still protects was promised to it as well."""
-        protected = min(self._window, published - self._hit)
-        return max(0, self._promise - len(self.own()) - protected)
+        first = max(self._hit, max(published, self._passed) - self._window)
+        return max(0, self._promise - len(self.own()) - max(0, published - first))
 
     def fresh(self, *, whole: bool) -> int:  # noqa: ARG002
         """See `Share`: the pages themselves are handed over."""
@@ -169,6 +178,10 @@ class StateShare:
     def drop(self, slots: Sequence[int]) -> None:
         """See `Share`."""
         assert not slots
+
+    def passed(self, page: int) -> None:
+        """See `Share`: a checkpoint that it began with was copied."""
+        assert page >= 0
 
     def own(self) -> list[int]:
         """See `Share`."""
