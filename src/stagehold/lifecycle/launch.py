@@ -169,7 +169,9 @@ class LaunchRules:
         core = self.core
         key = data.chain.page_key(last - 1)
         payload = HoldData(data.chain, data.namespace, start, last, key)
-        payload.parts = {name: Brought(first) for name, (first, _) in self._declared(data, start, last).items()}
+        # Siblings may have moved the start so near to the end that a window begins before it: that is found, too.
+        asked = min(start, data.asked_from)
+        payload.parts = {name: Brought(first) for name, (first, _) in self._declared(data, asked, last).items()}
         hold: Machine = core.steps.hold.birth(payload, SpanKey(data.namespace, key, start, last))
         core.holds[hold.number] = hold
         core.spans[(key, start, last)] = hold.number
