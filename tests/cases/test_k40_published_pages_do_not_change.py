@@ -63,11 +63,11 @@ def test_the_second_page_of_one_key_is_given_up(hand):
 def overwriting_keep(core, keep):
     """Planted: a tier that brings its pages up to date in place."""
 
-    def keep_newest(self, keys, pages):
+    def keep_newest(self, keys, pages, *, read=True):
         for key, page in zip(keys, pages, strict=True):
             if key in self._pages:
                 core().tensors.page(self._pages[key])[:] = core().tensors.page(page)
-        keep(self, keys, pages)
+        keep(self, keys, pages, read=read)
 
     return keep_newest
 

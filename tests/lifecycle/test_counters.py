@@ -72,7 +72,7 @@ def hosted(h: Hand) -> None:
         h.store.drop(name)
     b = h.arrive("b", h.prompt(8))
     h.admit(b)
-    h.engine._parts.running._offer(h.machine(b).data, 0, 8)
+    h.engine._parts.running.offers.offer_span(h.machine(b).data.chain, b"", 0, 8)
     h.tick(2)
 
 
@@ -98,6 +98,16 @@ def put_spent(h: Hand) -> None:
     h.tick(3)
 
 
+def lost_for_good(h: Hand) -> None:
+    """The anchor goes while the lookup is out, and no launch is left."""
+    h.put(h.prompt(8))
+    h.grow(h.prompt(8), 4)
+    h.arrive("a", h.prompt(8))
+    h.tick()
+    h.shrink(h.prompt(8), 0)
+    h.tick(2)
+
+
 class Drifting(Solo):
     """A group whose other rank has recorded something else."""
 
@@ -113,6 +123,7 @@ def diverged(h: Hand) -> None:
 
 
 BY_HAND: dict[str, tuple[dict[str, object], Callable[[Hand], object], Count]] = {
+    "request_resolve_cap": ({"retry_max_reissues": 0}, lost_for_good, Count(1, 0)),
     "request_commit_more": ({"engine_options": {"deliver": lambda *_: 9}}, lambda h: h.admit(found(h)), Count(1, 128)),
     "request_commit_deferred": ({"max_staged_admission_defers": 1}, defer_cap, Count(1, 128)),
     "request_commit_defer_cap": ({"max_staged_admission_defers": 1}, defer_cap, Count(1, 128)),

@@ -11,7 +11,8 @@ had passed it) in a heap beside it. The victim is the smaller stamp of both head
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush, merge
 from typing import Protocol
 
 from stagehold.cache.node import NIL, Node, new_ring
@@ -36,6 +37,9 @@ class EvictionOrder(Protocol):
 
     def victim(self) -> Node | None:
         """Return the leaf without holds that goes first, or None; it stays until it is removed."""
+
+    def coming(self) -> Iterator[Node]:
+        """Give the leaves without holds in the order in which they would go; nothing may change meanwhile."""
 
 
 class LeafLRU:
@@ -99,6 +103,18 @@ class LeafLRU:
             found.append(node)
             node = node.newer
         return found
+
+    def coming(self) -> Iterator[Node]:
+        """Both heads merged; what stands late is few, and is sorted for it."""
+        late = sorted(self.late.values(), key=lambda node: node.stamp)
+        return (node for node in merge(self._ringed(), late, key=lambda node: node.stamp)
+                if not (node.held or node.children))  # fmt: skip
+
+    def _ringed(self) -> Iterator[Node]:
+        node = self.ring.newer
+        while node is not self.ring:
+            yield node
+            node = node.newer
 
     def victim(self) -> Node | None:
         """Smaller stamp of ring head and heap top; both are tested when they are looked at."""

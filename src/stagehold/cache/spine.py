@@ -51,6 +51,7 @@ class Spine:
         # One that may reject in one look goes before one that walks a window.
         self.gates = tuple(sorted((part for part in self.parts if part.gates), key=lambda part: part.per_page))
         self.log: list[ChangeEvent] | None = [] if events else None
+        self.gone: list[int] | None = None  # slots of pages that went since they were last asked for; None: nobody asks
         self.moves = Moves() if checked else None
         self.claims = Claims()
         self.nodes = 0
@@ -169,6 +170,8 @@ class Spine:
         self.holds.evictable -= pages
         if self.log is not None:
             self.record(Change.REMOVED, Reason.EVICTED, Span(end, old_end), keys)
+        if self.gone is not None:
+            self.gone += gone
         self.pool.free(gone)
 
     def delete_leaf(self, leaf: Node, reason: Reason = Reason.EVICTED) -> None:
@@ -191,6 +194,8 @@ class Spine:
             self._bereaved(parent)
         if self.log is not None:
             self.record(Change.REMOVED, reason, Span(leaf.start, leaf.end), leaf.keys)
+        if self.gone is not None:
+            self.gone += leaf.slots
         self.pool.free(leaf.slots)
 
     def _bereaved(self, parent: Node) -> None:

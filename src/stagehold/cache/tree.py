@@ -315,6 +315,26 @@ class Tree(Spine):
             freed += size
         return freed
 
+    def next_out(self, n: int, component: str = SPINE) -> list[list[int]]:
+        """Slots of pages whose nodes the next evictions of `n` slots of a component would take, node by node.
+
+        The slots are those of the component that carries the tree, whatever would be evicted. Leaves as they are
+        now: what would become a leaf by these evictions is not among them.
+        """
+        found: list[list[int]] = []
+        coming = self.order.coming() if component == SPINE else self.part(component).ring_members()
+        for node in coming:
+            if n <= 0:
+                break
+            found.append(list(node.slots))
+            n -= len(node.slots if component == SPINE else node.cells[self.part(component).at].slots)
+        return found
+
+    def drain_gone(self) -> list[int]:
+        """Slots of the pages that went since the last call; from the first call on they are remembered."""
+        gone, self.gone = self.gone or [], []
+        return gone
+
     def _blockers(self) -> str:
         held = [f"receipt {serial} at {node.end}" for serial, node in self.holds.holders.items()]
         return f"{self.nodes} nodes, {self.total} pages, {self.evictable} of them evictable, held by {held or 'nobody'}"

@@ -18,6 +18,7 @@ from stagehold.lifecycle.copies import Bytes, Copies, LaneCopies, Tensors
 from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.holds import HoldRules
 from stagehold.lifecycle.launch import LaunchRules
+from stagehold.lifecycle.offers import Offers
 from stagehold.lifecycle.parts import Parts, TickRules
 from stagehold.lifecycle.running import Running
 from stagehold.lifecycle.tick import Tick
@@ -99,9 +100,10 @@ def assemble(
     recorded = binding.bind(TICK, TickRules(core), kept)
     silent = binding.bind(TICK, TickRules(core), None)
     tick = recorded.birth(None, HandleKey("tick", 0, b""))
-    phases = Tick(core, launches, holds, breaker, link)
+    offers = Offers(core)
+    phases = Tick(core, launches, holds, writes=writes, offers=offers, breaker=breaker, link=link)
     visits = Visits(core, admission, holds, deliver)
-    running = Running(core, admission, writes)
+    running = Running(core, admission, offers)
     parts = Parts(core, launches, holds, visits, running, phases, tick, silent, recorded)
     link.decree = parts.let_go_of_the_store
     return parts

@@ -18,11 +18,13 @@ from stagehold.cache.holds import Receipt
 from stagehold.cache.keys import ALONE, Chain, RankCoordinates
 from stagehold.cache.stores.protocol import Buffer, Store
 from stagehold.cache.tree import Tree
+from stagehold.lifecycle.backlog import Backlog
 from stagehold.lifecycle.clock import Clock
 from stagehold.lifecycle.copies import Bytes, Copies, Tensors
 from stagehold.lifecycle.data import Plan, RequestData
 from stagehold.lifecycle.errors import InvariantBroken
 from stagehold.lifecycle.facts import Capacity
+from stagehold.lifecycle.held_back import HeldBack
 from stagehold.lifecycle.ledger import Ledger
 from stagehold.lifecycle.live import LiveView
 from stagehold.lifecycle.operations import Kind, Operation, Operations
@@ -75,7 +77,10 @@ class Core:
         pools = {stock.name: stock.device for stock in self.stocks}
         self.tree = Tree(config.page_size, pools, components=build(config.components, config.page_size))
         self.live: LiveView[Receipt, Receipt] = self.tree  # what decisions look at and protect
-        self.beliefs = Beliefs(config.belief_capacity)
+        limits = config.limits
+        self.beliefs = Beliefs(
+            config.belief_capacity, keep_ticks=limits.belief_limit, absent_ticks=limits.absence_limit
+        )
         self.ledger = Ledger()
         self.clock = Clock()
         self.pacing = Clock()  # the clock of retries alone: it stands still in a tick that advances none
@@ -83,6 +88,9 @@ class Core:
         self.requests: dict[int, Machine] = {}
         self.holds: dict[int, Machine] = {}
         self.writes: dict[int, Machine] = {}
+        self.backlog = Backlog()
+        self.held_back = HeldBack()
+        self.unsent: list[tuple[int, int]] = []  # copies for the store that go off together: operation and write
         self.visits: dict[int, Plan] = {}
         self.spans: dict[tuple[bytes, int, int], int] = {}  # (last page key, start, last) -> hold that may be joined
         self.committed = 0
@@ -305,7 +313,10 @@ class Core:
         stock.staging.free(pages)
         self.news += 1
 
-    def keep_staging(self, stock: Stock, keys: list[bytes], pages: list[int]) -> None:
-        """Verified pages that nobody needs any more: to the host tier where it has room, free otherwise."""
-        stock.host.keep(keys, pages)
+    def keep_staging(self, stock: Stock, keys: list[bytes], pages: list[int], *, read: bool = True) -> None:
+        """Verified pages that nobody needs any more: to the host tier or the page cache, or free.
+
+        `read`: they came from the store, which is what a page cache keeps.
+        """
+        stock.host.keep(keys, pages, read=read)
         self.news += 1

@@ -98,6 +98,8 @@ class RequestData:
     asked_from: int = 0  # first page that the latest lookup asked for
     asked_to: int = 0  # end of what it asked for
     asked_at: int = 0  # lessons that the beliefs had taken when it was sent
+    consulted: bool = False  # the store was asked for what follows the pages that host memory has
+    doubtful: bool = False  # the store failed while it answered: what it did not find may be there
     missing: int = 0  # first page that it did not find
     wanted: bytes = b""  # page key whose write wakes the retry
     hold: int = 0  # number of the hold that this request has a claim on
@@ -168,6 +170,9 @@ class WriteData:
     last: int
     keys: tuple[bytes, ...]
     component: str = SPINE
+    parent: bytes = b""  # key of the page before it, where that has to be stored first
+    small: bool = False
+    since: int = 0  # tick in which it was admitted
     staging: list[int] = field(default_factory=list)
     span: Any = None
     operation: int = 0

@@ -263,7 +263,7 @@ class Engine:
         self._parts.drop_all()
         core.settle()
         core.tree.flush()
-        core.host.flush()
+        core.stocks.flush_hosts()
 
     @exclusive
     def drain(self, ticks: int, pause: Callable[[], None] | None = None) -> int:
@@ -312,7 +312,7 @@ class Engine:
         core.settle()
         parts.phases.close_stores()
         parts.run_out()
-        core.host.flush()
+        core.stocks.flush_hosts()
         parts.stop()
         self._passes.check()
 

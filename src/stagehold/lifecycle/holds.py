@@ -148,10 +148,14 @@ class HoldRules:
         core, data = self.core, h.data
         self._salvage(data)
         spine = core.stocks.spine
-        data.staging = core.allocate_staging(spine, max(0, data.last - look.live))
+        # What host memory has in front is shared, and only the rest fetched.
+        lent = self._lent(data, look.live)
+        data.staging = core.host.borrow(core.keys(data.chain, look.live, lent))
+        data.staging += core.allocate_staging(spine, max(0, data.last - lent))
+        ready = lent - look.live
         detail = self._anchor_at(h, look)
-        names = spine.names(core.keys(data.chain, data.base, data.last), core.at)
-        buffers = core.buffers(spine, data.staging)
+        names = spine.names(core.keys(data.chain, lent, data.last), core.at)
+        buffers = core.buffers(spine, data.staging[ready:])
         for stock, one in self._parts(data):
             keys = self._keys(stock, data, one)
             one.staging = core.allocate_staging(stock, len(keys))
@@ -159,9 +163,16 @@ class HoldRules:
             buffers += core.buffers(stock, one.staging)
         core.ledger.take("staging", h.number, data.namespace, len(data.staging))
         core.ledger.take("io", h.number, data.namespace)
-        data.operation = core.begin(Kind.FETCH, h.number, lambda n: self._send(n, names, buffers), len(names)).number
-        core.fetched_tokens += len(data.staging) * core.config.page_size
+        operation = core.begin(Kind.FETCH, h.number, lambda n: self._send(n, names, buffers), len(names))
+        operation.ready = operation.good = ready
+        data.operation = operation.number
+        core.fetched_tokens += (len(data.staging) - ready) * core.config.page_size
+        core.local_tokens += ready * core.config.page_size
         return detail
+
+    def _lent(self, data: HoldData, live: int) -> int:
+        """The end of the run of pages behind the live prefix that host memory can lend; at least one is fetched."""
+        return self.core.host.reach(data.chain, live, data.last - 1) if live < data.last else live
 
     def _salvage(self, data: HoldData) -> None:
         """What gates no match is left out where there is no staging for it: the hold is declared without it."""

@@ -14,7 +14,7 @@ from stagehold.lifecycle.data import Brought, HoldData, RequestData
 from stagehold.lifecycle.operations import Ends, Kind
 from stagehold.machines import Machine, SpanKey
 from stagehold.specs.hold import HoldState
-from stagehold.specs.outcomes import Answer, Decline, HostMode, Launch, Resolve
+from stagehold.specs.outcomes import Answer, Decline, Launch, PrefetchPolicy, Resolve
 from stagehold.specs.request import RequestState
 
 
@@ -36,17 +36,21 @@ class LaunchRules:
         start = core.live.joint_match(data.chain, data.hit_limit)
         if (data.known_end or data.hit_limit) - start < core.config.threshold_pages:
             return Launch.TOO_SHORT
-        if self._hosted_end(data, start):
+        hosted, known = self._hosted_end(data, start), self._is_known(data, start)
+        if hosted and not (known and data.known_end > hosted) and not self._consults(data, hosted):
             return Launch.KNOWN
-        known = self._is_known(data, start)
         if core.store_open and not (known and self._is_served(data, start)):
             return Launch.STORE_OPEN
         if known:
             return Launch.KNOWN
-        return Launch.LOOKUP if self.declined() is None else Launch.DECLINED
+        return Launch.LOOKUP if self.declined(data, start) is None else Launch.DECLINED
 
-    def answer(self, _m: Machine, good: int) -> Answer:
-        """HIT when the pages found are worth a hold; `good` counts them from the first page asked for."""
+    def answer(self, m: Machine, good: int) -> Answer:
+        """HIT when the pages found are worth a hold; `good` counts them from the first page asked for.
+
+        What host memory has behind it counts as found: the store was asked for what follows.
+        """
+        good = max(good, self._hosted_end(m.data, m.data.asked_from) - m.data.asked_from)
         if good == 0:
             return Answer.MISS
         return Answer.HIT if good >= self.core.config.threshold_pages else Answer.BELOW_THRESHOLD
@@ -60,13 +64,27 @@ class LaunchRules:
         return m.issues >= self.core.limits.issue_limit or m.data.barred
 
     def _hosted_end(self, data: RequestData, start: int) -> int:
-        """The end of what the host tiers have behind the joint match, if it is worth a hold; else 0."""
+        """The end of what host memory has behind the joint match, if it is worth a hold; else 0."""
         core = self.core
-        if core.config.host_memory_mode is not HostMode.CACHE:
+        if not len(core.host):
             return 0
         live = core.live.full_match(data.chain, data.hit_limit)
+        if live < start:
+            return 0
         end = core.stocks.hosted(data.chain, start, live, data.hit_limit)
         return end if end - start >= core.config.threshold_pages else 0
+
+    def _consults(self, data: RequestData, hosted: int) -> bool:
+        """Whether the store is asked for what follows the pages that host memory has.
+
+        Once an attempt, where it may hold enough to be worth a fetch and somebody waits for its answer. Otherwise, and
+        whatever comes of it, the hosted pages are claimed.
+        """
+        core = self.core
+        if data.consulted or core.store_open or core.config.prefetch_policy is PrefetchPolicy.BEST_EFFORT:
+            return False
+        worth = data.hit_limit - hosted >= core.config.threshold_pages
+        return worth and self.declined(data, hosted) is None
 
     def _is_known(self, data: RequestData, live: int) -> bool:
         """Whether an earlier answer still says what the store holds behind the joint match."""
@@ -80,8 +98,10 @@ class LaunchRules:
         number = self.core.spans.get((data.chain.page_key(data.known_end - 1), live, data.known_end))
         return number is not None and self.core.holds[number].state in (HoldState.FETCHING, HoldState.READY)
 
-    def declined(self) -> Decline | None:
-        """Why no lookup may be launched now; None if it may."""
+    def declined(self, data: RequestData, first: int) -> Decline | None:
+        """Why no lookup for page `first` and on may be launched now; None if it may."""
+        if self.core.beliefs.is_absent(data.chain.page_key(first)):
+            return Decline.ABSENT
         if self.core.ledger.totals["query"] >= self.core.config.query_limit:
             return Decline.QUERY_RATE
         return Decline.LOAD_LIMIT if self.is_load_full() else None
@@ -103,6 +123,7 @@ class LaunchRules:
         core.live.touch(data.chain, live)
         core.ledger.take("query", m.number, data.namespace)
         data.asked_from, data.asked_at, data.known_end = start, core.beliefs.lessons, 0
+        data.consulted = True
         stocks = core.stocks
         last = min(data.hit_limit, start + core.config.staging_pages) if stocks.gates else data.hit_limit
         data.asked_to = last
@@ -126,14 +147,18 @@ class LaunchRules:
         live, start = self.core.matches(data.chain, data.hit_limit)
         self.core.live.touch(data.chain, live)
         self.leave_retry(m)
-        return self._open_claim(m, start, self._hosted_end(data, start) or data.known_end)
+        hosted = self._hosted_end(data, start)
+        known = data.known_end if self._is_known(data, start) else 0
+        return self._open_claim(m, start, max(hosted, known))
 
     def claim_hit(self, m: Machine, good: int) -> int:
         """Open or join the hold of the span that a lookup has just found."""
         core, data = self.core, m.data
         self.end_query(m)
+        hosted = self._hosted_end(data, data.asked_from)
         data.known_end = data.asked_from + good
         self._learn(data)
+        data.known_end = max(data.known_end, hosted)
         start = core.live.joint_match(data.chain, data.known_end)
         start = start if data.asked_from < start < data.known_end else data.asked_from
         return self._open_claim(m, start, data.known_end)
@@ -196,6 +221,9 @@ class LaunchRules:
         core, data = self.core, m.data
         data.missing = data.asked_from + good
         self._unlearn(data, data.missing)
+        # Where several components must agree on an end, that nothing was found says little of a longer prompt.
+        if not (good or data.doubtful or core.stocks.gates):
+            core.beliefs.deny(data.chain.page_key(data.missing))
         self.end_query(m)
         data.look_again = True
         return good * core.config.page_size
@@ -216,10 +244,15 @@ class LaunchRules:
         self.leave_retry(m)
 
     def decline(self, m: Machine, _arg: Any) -> int:
-        """The reason goes into the record."""
+        """The reason goes into the record. What was heard a moment ago counts as if this request had asked."""
+        core, data = self.core, m.data
         self.leave_retry(m)
-        reason = self.declined()
+        start = core.live.joint_match(data.chain, data.hit_limit)
+        reason = self.declined(data, start)
         assert reason is not None
+        if reason is Decline.ABSENT:
+            data.asked_from = data.missing = start
+            data.asked_at, data.look_again = core.beliefs.lessons, True
         return reason
 
     def store_open(self, m: Machine, _arg: Any) -> None:
@@ -249,7 +282,8 @@ class LaunchRules:
         interval = core.limits.retry_interval_ticks
         look_again, data.look_again = data.look_again, False
         missing = data.chain.page_key(data.missing)
-        if look_again and not core.store_open and core.beliefs.learned(missing, data.asked_at):
+        learned = not core.store_open and core.beliefs.learned(missing, data.asked_at)
+        if look_again and (learned or self._hosted_end(data, data.asked_from)):
             core.post(self._send_due, m)
             return
         if core.store_open or interval == 0:

@@ -81,6 +81,8 @@ class Operation:
     place: int = -1
     good: int = 0
     fault: bool = False
+    ready: int = 0
+    """Pages in front of those it asks for that were there already; `good` counts them, too."""
     ends: Ends | None = None
     """Where its pages may end, if not after any of them."""
     verdicts: tuple[Verdict, ...] = ()
@@ -180,7 +182,7 @@ class Operations:
             fault = not honest or any(v.is_fault for v in item.verdicts)
             self._noted.add(operation.place)
             self._local[DONE, operation.place] = ended
-            self._local[GOOD, operation.place] = good if honest else 0
+            self._local[GOOD, operation.place] = operation.ready + (good if honest else 0)
             if item.done and fault:
                 self._local[FAULT, operation.place] = -1
 

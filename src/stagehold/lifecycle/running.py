@@ -10,19 +10,18 @@ from stagehold.lifecycle.admission import AdmissionRules
 from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.data import Extension, NoRoom, RequestData
 from stagehold.lifecycle.errors import Misuse
+from stagehold.lifecycle.offers import Offers
 from stagehold.lifecycle.stocks import Stock
-from stagehold.lifecycle.writes import WriteRules
 from stagehold.machines import Machine
-from stagehold.specs.outcomes import WritePolicy
 
 
 class Running:
     """What a scheduler does with a committed request. No machine row: the request stays committed."""
 
-    def __init__(self, core: Core, admission: AdmissionRules, writes: WriteRules) -> None:
+    def __init__(self, core: Core, admission: AdmissionRules, offers: Offers) -> None:
         self.core = core
         self.admission = admission
-        self.writes = writes
+        self.offers = offers
 
     def extend(self, m: Machine, n_tokens: int, tokens: ArrayLike | None) -> Extension | NoRoom:
         """Slots for `n_tokens` more tokens, from the request's promise first; refused, nothing has changed."""
@@ -115,8 +114,7 @@ class Running:
         for stock in core.stocks.others:
             self._show(stock, data)
         self._recount(m)
-        if core.config.write_policy is WritePolicy.WRITE_THROUGH:
-            self._offer(data, self._uncovered_from(data, first), last)
+        self.offers.published(data, first, last)
 
     def _give(self, stock: Stock, data: RequestData, first: int, last: int, upto: int) -> list[int]:
         """Slots of another component for the pages that are published; a copy of a state, where there is room."""
@@ -137,20 +135,5 @@ class Running:
         self.admission.recount_share(stock, data)
 
     def matched(self, m: Machine) -> None:
-        """The request was admitted with a hit: the second use of its pages, and a new chance for those not written."""
-        data: RequestData = m.data
-        first = self._uncovered_from(data, data.published)
-        if self.core.attached and first < data.published:
-            self._offer(data, first, data.published)
-
-    def _uncovered_from(self, data: RequestData, first: int) -> int:
-        """The first of the pages before `first` that no write brings to the store: refused once, offered again."""
-        while self.core.attached and first and not self.writes.is_on_its_way(data.chain.page_key(first - 1)):
-            first -= 1
-        return first
-
-    def _offer(self, data: RequestData, first: int, last: int) -> None:
-        if not self.core.config.tier:
-            return
-        self.writes.offer_span(data.chain, data.namespace, first, last)
-        self.core.settle()
+        """The request was admitted: what it uses of the tree may be worth a write."""
+        self.offers.matched(m.data)

@@ -9,19 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stagehold.lifecycle.core import Core
+from stagehold.lifecycle.writes import HEAD_SHIFT, PART_SHIFT
 from stagehold.machines import MACHINES, RECORD, Birth, Block, Sink, rows_of
 from stagehold.machines.counters import counters, decline_codes
 from stagehold.machines.labels import row_name
 from stagehold.machines.records import REFUSED_ROW
 from stagehold.specs.outcomes import Decline
+from stagehold.specs.write import WRITE
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """One counter: how often, and the tokens of its records."""
+    """One counter: how often, the tokens of its records, and of writes their bytes (0 where none are attached)."""
 
     taken: int
     tokens: int
+    bytes: int = 0
 
 
 NEVER = Count(0, 0)
@@ -32,6 +35,9 @@ class Stats:
     """Figures since the start of the engine, up to now; tokens unless the name says otherwise.
 
     `counters` has every row that was taken, by `machine_event_outcome`; `declines` counts launches by reason.
+    Every offered page is refused, stored or dropped, was evicted unwritten, or is one of the backlog; pages of other
+    components count like those of FULL. `backlog_age` is how many ticks the oldest write has been pending. What waits
+    for a write-back policy was not offered yet: `held_back_pages`, of which some are evicted first.
     """
 
     ticks: int
@@ -51,8 +57,15 @@ class Stats:
     live_machines: int
     stored_pages: int
     offered_pages: int
+    refused_pages: int
     dropped_pages: int
     evicted_unwritten_pages: int
+    backlog_pages: int
+    backlog_writes: int
+    backlog_age: int
+    held_back_pages: int
+    evicted_held_back_pages: int
+    kept_pages: int
     max_reissues: int
 
     def count(self, counter: str) -> Count:
@@ -70,12 +83,20 @@ DROPS = (
 """Where an admitted write ends without having been stored."""
 
 
+STORED = ("write_put_ended_stored", "write_put_ended_failed")
+"""Whose records have the pages that a put has stored: all of them, or the first ones before it failed."""
+
+WRITES = MACHINES.index(WRITE)
+
+
 @dataclass(slots=True)
 class Counts:
     """Records and births by what they say, as numbers: the form in which they are added up."""
 
     taken: Counter[int] = field(default_factory=Counter)
     tokens: Counter[int] = field(default_factory=Counter)
+    parts: Counter[tuple[int, int]] = field(default_factory=Counter)  # tokens of writes by code and component number
+    heads: Counter[int] = field(default_factory=Counter)  # tokens of writes that were stored before they failed
     declines: Counter[int] = field(default_factory=Counter)
     born: Counter[tuple[int, int]] = field(default_factory=Counter)
 
@@ -87,12 +108,15 @@ class Counts:
                 self.declines[detail] += 1
             elif detail and code & REFUSED_ROW != REFUSED_ROW:
                 self.tokens[code] += detail & 0xFFFFFFFF
+                if code >> 8 == WRITES:
+                    self.parts[(code, detail >> PART_SHIFT)] += detail & 0xFFFFFFFF
+                    self.heads[code] += (detail >> HEAD_SHIFT) & 0xFFFFFF
         for birth in births:
             self.born[(birth.machine, birth.state)] += 1
 
     def plus(self, records: NDArray[np.void], births: tuple[Birth, ...]) -> Counts:
         """These, and what one more block says."""
-        more = Counts(Counter(self.taken), Counter(self.tokens), Counter(self.declines), Counter(self.born))
+        more = Counts(*(Counter(getattr(self, name)) for name in self.__slots__))
         more.add(records, births)
         return more
 
@@ -122,11 +146,12 @@ class Tally:
         raw = b"".join(journal.records)
         records = np.frombuffer(raw, RECORD, len(raw) // RECORD.itemsize)
         counts = self._counts.plus(records, tuple(journal.births))
-        counted = _counted(counts)
+        counted = _counted(counts, _page_bytes(core), size)
 
         def pages(*names: str) -> int:
             return sum(counted[name].tokens for name in names if name in counted) // size
 
+        offered = [name for name in counted if name.startswith("write_offer_")]
         return Stats(
             ticks=core.clock.tick,
             queried=ledger.queried,
@@ -143,10 +168,17 @@ class Tally:
             violations=self.violations,
             owned={resource: units for resource, units in sorted(ledger.totals.items()) if units},
             live_machines=len(core.requests) + len(core.holds) + len(core.writes),
-            stored_pages=pages("write_put_ended_stored"),
-            offered_pages=pages(*(name for name in counted if name.startswith("write_offer_"))),
+            stored_pages=pages(*STORED) + sum(counts.heads.values()) // size,
+            offered_pages=pages(*offered),
+            refused_pages=pages(*(name for name in offered if name != "write_offer_queue")),
             dropped_pages=pages(*DROPS),
             evicted_unwritten_pages=pages("write_start_copy"),  # tails that a copy found evicted when it began
+            backlog_pages=ledger.totals["backlog"],
+            backlog_writes=len(core.backlog),
+            backlog_age=max((core.clock.tick - w.data.since for w in list(core.writes.values())[:1]), default=0),
+            held_back_pages=len(core.held_back.pages),
+            evicted_held_back_pages=core.held_back.lost,
+            kept_pages=sum(len(stock.host) for stock in core.stocks),
             max_reissues=max(0, self._max_issues(core) - 1),
         )
 
@@ -155,14 +187,23 @@ class Tally:
         return max([self.max_issues, *(m.issues for m in alive)])
 
 
-def _counted(counts: Counts) -> dict[str, Count]:
+def _page_bytes(core: Core) -> list[int]:
+    """Bytes of a page of each component, by its number; 0 where no bytes are attached."""
+    config = core.config
+    return [config.page_bytes, *(one.parts * one.page_part_bytes for one in config.components)]
+
+
+def _counted(counts: Counts, page_bytes: list[int], page_size: int) -> dict[str, Count]:
     """By counter, which several rows may share."""
     found: dict[str, Count] = {}
     names = counters()
+    in_bytes: Counter[int] = Counter()
+    for (code, part), tokens in counts.parts.items():
+        in_bytes[code] += tokens // page_size * page_bytes[part]
     for code, times in sorted(counts.taken.items()):
         if code in names:
-            before = found.get(names[code], NEVER)
-            found[names[code]] = Count(before.taken + times, before.tokens + counts.tokens[code])
+            was = found.get(names[code], NEVER)
+            found[names[code]] = Count(was.taken + times, was.tokens + counts.tokens[code], was.bytes + in_bytes[code])
     return found
 
 

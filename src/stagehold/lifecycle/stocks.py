@@ -23,16 +23,27 @@ from stagehold.specs.outcomes import HostMode
 class Stock:
     """One component: its pools and host tier, device slots `reserved` for requests, staging `written` from."""
 
-    def __init__(self, name: str, device_pages: int, staging_pages: int, *, host: bool) -> None:
+    def __init__(self, name: str, device_pages: int, staging_pages: int, *, tier: bool, spare: float) -> None:
         self.name = name
+        self.index = 0  # its place among the components
         self.tag = b"" if name == SPINE else name.encode()
         self.device = Pool(device_pages, "device" if name == SPINE else name)
-        # With the tier off nobody takes its page.
+        # With the tier off nobody takes its page, so nobody gives one to be kept.
         self.staging = StagingPool(max(1, staging_pages), "staging" if name == SPINE else f"{name} staging")
-        self.host = HostTier(self.staging, staging_pages if host else 0)
+        self.host = HostTier(self.staging, tier=tier, spare=spare)
         self.size = staging_pages
         self.reserved = 0
         self.written = 0
+
+    @property
+    def write_share(self) -> int:
+        """Staging that writes may have however busy loads are: a fifth, at least one page."""
+        return max(1, self.size // 5)
+
+    @property
+    def piece(self) -> int:
+        """Pages of the largest write: two of them fit in the share, so that one is put while the next is copied."""
+        return max(1, self.write_share // 2)
 
     def key(self, page_key: bytes) -> bytes:
         """What the page of this component is called by beliefs and the host tier; unique over all components."""
@@ -60,12 +71,15 @@ class Stocks:
     """All stocks of an engine, and the components beside the one that carries the tree as the arithmetic needs them."""
 
     def __init__(self, config: EngineConfig, parts: Sequence[Component]) -> None:
-        host = config.host_memory_mode is HostMode.CACHE
-        self.spine = Stock(SPINE, config.device_pages, config.staging_pages, host=host)
+        tier = config.host_memory_mode is HostMode.CACHE
+        spare = 0.0 if tier else config.page_cache_fraction
+        self.spine = Stock(SPINE, config.device_pages, config.staging_pages, tier=tier, spare=spare)
         self.others = tuple(
-            Stock(one.name, one.device_pages, one.staging_pages, host=host) for one in config.components
+            Stock(one.name, one.device_pages, one.staging_pages, tier=tier, spare=spare) for one in config.components
         )
         self.by_name = {stock.name: stock for stock in self}
+        for index, stock in enumerate(self):
+            stock.index = index
         self.configs: dict[str, ComponentConfig] = {one.name: one for one in config.components}
         self.parts = tuple(parts)  # bound to no tree: asked for arithmetic alone
         self.gates = tuple(part for part in self.parts if part.gates)
@@ -83,6 +97,11 @@ class Stocks:
             setattr(twin, name, deepcopy(getattr(self, name), memo))
         twin.configs, twin.parts, twin.gates, twin._part = self.configs, self.parts, self.gates, self._part
         return twin
+
+    def flush_hosts(self) -> None:
+        """Nothing stays in host memory."""
+        for stock in self:
+            stock.host.flush()
 
     def part(self, name: str) -> Component:
         """The arithmetic of a component beside the one that carries the tree."""

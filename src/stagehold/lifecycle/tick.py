@@ -16,8 +16,10 @@ from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.facts import TAIL, Agreement, Capacity, Facts, pack
 from stagehold.lifecycle.holds import PASSES_BEFORE_ELDERS_FIRST, HoldRules
 from stagehold.lifecycle.launch import LaunchRules
+from stagehold.lifecycle.offers import Offers
 from stagehold.lifecycle.operations import Kind, Operation
 from stagehold.lifecycle.ranks.testimony import device_digest, start_digest
+from stagehold.lifecycle.writes import WriteRules
 from stagehold.machines import Block, Machine
 from stagehold.specs.attachment import AttachmentState
 from stagehold.specs.hold import HoldState
@@ -27,10 +29,6 @@ from stagehold.specs.store import StoreState
 from stagehold.specs.write import WriteState
 
 LOG = logging.getLogger("stagehold")
-
-BLOCKED_STARTS_A_TICK = 16
-"""Writes that may be found blocked in one tick before the rest wait for the next: it bounds what a long backlog costs
-a tick, and is more than the pieces that can end in one."""
 
 TOOK_STAGING = (IoCommit.PINNED, IoCommit.NO_ANCHOR, IoCommit.TOO_LARGE_TO_PIN)
 
@@ -46,11 +44,21 @@ class Tick:
     """The phases of `Engine.tick`."""
 
     def __init__(
-        self, core: Core, launches: LaunchRules, holds: HoldRules, breaker: BreakerRules, link: LinkRules
+        self,
+        core: Core,
+        launches: LaunchRules,
+        holds: HoldRules,
+        *,
+        writes: WriteRules,
+        offers: Offers,
+        breaker: BreakerRules,
+        link: LinkRules,
     ) -> None:
         self.core = core
         self.launches = launches
         self.holds = holds
+        self.writes = writes
+        self.offers = offers
         self.breaker_rules = breaker
         self.link_rules = link
         self.arrivals: deque[Machine] = deque()  # requests that have not been launched yet, in order of arrival
@@ -64,6 +72,7 @@ class Tick:
         """Collect what ended here; nothing acts on it yet."""
         core = self.core
         core.clock.tick += 1
+        core.beliefs.age(core.clock.tick)
         core.operations.finish(core.copies.poll(core.clock.tick))
         for store in (*core.former, core.store):
             if store is not None:
@@ -141,6 +150,7 @@ class Tick:
     def _query_ended(self, operation: Operation) -> None:
         m = self.core.requests.get(operation.owner)
         if m is not None and m.data.query == operation.number:
+            m.data.doubtful = operation.fault
             self.core.steps.request.answer(m, operation.good)
 
     def _fetch_ended(self, operation: Operation) -> None:
@@ -222,11 +232,12 @@ class Tick:
     def issue(self) -> None:
         """Launches in order of arrival, then IO commits oldest first, then writes."""
         self._launch()
-        if self.core.news == self._looked_at:
-            return
-        self._looked_at = self.core.news
-        self._commit_io()
-        self._start_writes()
+        self.offers.leaving()
+        if self.core.news != self._looked_at:
+            self._looked_at = self.core.news
+            self._commit_io()
+            self._start_writes()
+        self.writes.send_copies()
 
     def _launch(self) -> None:
         """The head of the queue first; what lies behind a full staging is launched when there is room again."""
@@ -264,17 +275,18 @@ class Tick:
         return IoCommit(outcome)
 
     def _start_writes(self) -> None:
-        """Queued writes, oldest first."""
-        core = self.core
-        blocked = 0
-        for w in list(core.writes.values()):
-            if w.state is not WriteState.QUEUED or w.data.not_before > core.clock.tick:
-                continue
+        """Queued writes, each component by itself, until one of them is found blocked; then a few that may be gone."""
+        core, backlog = self.core, self.core.backlog
+        backlog.resume(core.clock.tick)
+        for w in backlog.turn():
             core.steps.write.start(w)
             core.settle()
-            blocked += w.state is WriteState.QUEUED
-            if blocked == BLOCKED_STARTS_A_TICK:
-                return
+        for w in backlog.rota():
+            if self.writes.is_gone(w):
+                core.steps.write.start(w)
+                core.settle()
+        if backlog.unfinished:
+            core.news += 1
 
     # Recording
 

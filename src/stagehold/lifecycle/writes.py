@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from stagehold.cache.components.base import Span
-from stagehold.cache.keys import Chain
 from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.data import WriteData
 from stagehold.lifecycle.launch import LaunchRules
 from stagehold.lifecycle.operations import Kind
 from stagehold.lifecycle.stocks import Stock
-from stagehold.machines import Machine, SpanKey
-from stagehold.specs.outcomes import Copied, HostMode, Offer, PutEnded, Start, WindowWrites
-from stagehold.specs.write import WriteState
+from stagehold.machines import Machine
+from stagehold.specs.outcomes import Copied, HostMode, Offer, PutEnded, Start
+
+HEAD_SHIFT, PART_SHIFT = 32, 56
+"""Where a record's detail has the tokens that were acknowledged besides, and the number of the component."""
 
 BACK_OFF_TICKS = 8
 """Ticks before a failed put is tried again, doubled for each further try: long enough for a hiccup to pass, short
@@ -37,53 +37,11 @@ class WriteRules:
         self.core = core
         self.launches = launches
 
-    # Offering
-
-    def offer_span(self, chain: Chain, namespace: bytes, first: int, last: int) -> None:
-        """Offer live pages [first, last): those of the component that carries the tree, then what others have."""
-        core = self.core
-        self._offer_component(core.stocks.spine, chain, namespace, Span(first, last))
-        for stock in core.stocks.others:
-            start = self._stored_from(stock, first, last)
-            for span in core.tree.resident(chain, start, last, stock.name):
-                self._offer_component(stock, chain, namespace, span)
-
-    def _stored_from(self, stock: Stock, first: int, last: int) -> int:
-        """First page of a component that is to be stored of what is published at once."""
-        if self.core.stocks.configs[stock.name].writes is WindowWrites.ALL:
-            return first
-        return max(first, self.core.stocks.part(stock.name).reach(last))
-
-    def _offer_component(self, stock: Stock, chain: Chain, namespace: bytes, span: Span) -> None:
-        """In pieces that staging can give."""
-        size = max(1, self._share(stock) // 2)
-        for start in range(span.start, span.end, size):
-            self._offer_piece(stock, WriteData(chain, namespace, start, min(span.end, start + size), (), stock.name))
-
-    def _offer_piece(self, stock: Stock, data: WriteData) -> None:
-        core, chain = self.core, data.chain
-        keys = stock.keys(chain, data.first, data.last)
-        while keys and self.is_on_its_way(keys[0]):
-            data.first += 1
-            keys.pop(0)
-        while len(keys) > 1 and self.is_on_its_way(keys[-1]):
-            data.last -= 1
-            keys.pop()
-        data.keys = tuple(keys) or tuple(stock.keys(chain, data.last - 1, data.last))
-        write = core.steps.write.birth(data, SpanKey(data.namespace, data.keys[-1], data.first, data.last))
-        core.steps.write.offer(write)
-        if write.state is WriteState.QUEUED:
-            core.writes[write.number] = write
-
-    def is_on_its_way(self, key: bytes) -> bool:
-        """Whether the page is believed stored, or a write of it is queued or under way."""
-        return self.core.beliefs.knows(key) or self.core.beliefs.in_flight(key)
-
     def _is_covered(self, data: WriteData) -> bool:
         """Whether what a page needs to be of use is on its way: its parent, or the page that a component belongs to."""
         if data.component != self.core.stocks.spine.name:
-            return self.is_on_its_way(data.chain.page_key(data.last - 1))
-        return data.first == 0 or self.is_on_its_way(data.chain.page_key(data.first - 1))
+            return self.core.beliefs.on_its_way(data.chain.page_key(data.last - 1))
+        return data.first == 0 or self.core.beliefs.on_its_way(data.chain.page_key(data.first - 1))
 
     def _stock(self, data: WriteData) -> Stock:
         return self.core.stocks.by_name[data.component]
@@ -97,38 +55,36 @@ class WriteRules:
             return Offer.OFF
         if data.last > data.chain.n_pages:
             return Offer.KEYLESS
-        if data.pages == 0:
+        if all(core.beliefs.on_its_way(key) for key in data.keys):
             return Offer.BELIEVED if core.beliefs.knows(data.keys[-1]) else Offer.IN_FLIGHT
         if not self._is_covered(data):
             return Offer.UNCOVERED
         if core.ledger.totals["backlog"] + data.pages > core.config.backlog_pages:
             return Offer.FULL
-        return Offer.QUEUE if data.pages <= self._share(self._stock(data)) else Offer.NEVER_FITS
-
-    def _share(self, stock: Stock) -> int:
-        """Staging that writes may have however busy loads are: a fifth, at least one page."""
-        return max(1, stock.size // 5)
+        return Offer.QUEUE if data.pages <= self._stock(data).write_share else Offer.NEVER_FITS
 
     def _allowance(self, stock: Stock) -> int:
         """Staging that writes may have now: max(0.2 x staging, staging - loads - staging / 10), in pages."""
         loads = stock.staging.used - stock.host.reclaimable - stock.written
-        return max(self._share(stock), stock.size - loads - stock.size // 10)
+        return max(stock.write_share, stock.size - loads - stock.size // 10)
 
     def start(self, w: Machine, _arg: Any) -> Start:
         """GONE when no page of it is live and none is hosted; BLOCKED while loads, pacing or the breaker forbid it."""
         core, data = self.core, payload(w)
-        hosted = self._is_hosted(data)
-        live = self._live_end(data)
-        if not hosted and live <= data.first:
+        if self.is_gone(w):
             return Start.GONE
-        if not self._is_covered(data):
-            return Start.GONE
+        hosted, live = self._is_hosted(data), self._live_end(data)
         if core.store_open or not core.attached or data.not_before > core.clock.tick:
             return Start.BLOCKED
         if hosted:
             return Start.HOSTED
         # What would be copied is what is still live: the tail of the intent may have been evicted.
         return Start.COPY if self._has_room(data, live) else Start.BLOCKED
+
+    def is_gone(self, w: Machine) -> bool:
+        """Whether there is nothing left to write, or nothing that it would be of use to."""
+        data = payload(w)
+        return not self._is_covered(data) or (self._live_end(data) <= data.first and not self._is_hosted(data))
 
     def _has_room(self, data: WriteData, live: int) -> bool:
         core, stock = self.core, self._stock(data)
@@ -145,8 +101,6 @@ class WriteRules:
         return spans[0].end if spans and spans[0].start == data.first else 0
 
     def _is_hosted(self, data: WriteData) -> bool:
-        if self.core.config.host_memory_mode is not HostMode.CACHE:
-            return False
         return self._stock(data).hosts(data.chain, data.first, data.last)
 
     def copied(self, w: Machine, _arg: Any) -> Copied:
@@ -154,7 +108,7 @@ class WriteRules:
         return Copied.UNWANTED if w.data.unwanted or not self.core.attached else Copied.WANTED
 
     def put_ended(self, w: Machine, good: int) -> PutEnded:
-        """Only a put of every page is a success; tries are bounded."""
+        """Only a put of every page is a success; tries are bounded. `good` counts those in front."""
         if good == payload(w).pages:
             return PutEnded.STORED
         return PutEnded.FAILED if w.tries + 1 < self.core.limits.tries else PutEnded.SPENT
@@ -166,26 +120,50 @@ class WriteRules:
         core, data = self.core, payload(w)
         core.ledger.take("backlog", w.number, data.namespace, data.pages)
         core.beliefs.depart(data.keys)
+        data.since = core.clock.tick
+        core.backlog.enter(w, now=core.clock.tick)
         core.news += 1
-        return data.pages * core.config.page_size
+        return self._told(data, data.pages)
+
+    def _told(self, data: WriteData, pages: int, acknowledged: int = 0) -> int:
+        """A record's detail: tokens, tokens that were acknowledged besides, and the component's number."""
+        size = self.core.config.page_size
+        return pages * size | (acknowledged * size) << HEAD_SHIFT | self._stock(data).index << PART_SHIFT
 
     def refuse(self, w: Machine, _arg: Any) -> int:
         """Not admitted; the row says why, the record how much."""
-        return payload(w).pages * self.core.config.page_size
+        return self._told(w.data, w.data.pages)
 
     def copy(self, w: Machine, _arg: Any) -> int:
         """Copy what is still live to staging; its tail may have been evicted meanwhile, and is given up here."""
         core, data = self.core, payload(w)
         stock, live = self._stock(data), self._live_end(data)
         pages = core.allocate_staging(stock, live - data.first)
+        core.backlog.leave(w)
         lost = self._shorten(w, live)
         firsts = {} if stock is core.stocks.spine else {stock.name: data.first}
         data.span = core.tree.hold_span(data.chain, data.first, data.last, firsts=firsts)
-        if stock.name in core.bytes:
-            core.bytes[stock.name].save(core.tree.slots(data.chain, data.first, data.last, stock.name), pages)
         self._take_staging(w, pages)
-        data.operation = core.begin(Kind.COPY, w.number, lambda n: core.copies.sent(n, core.clock.tick)).number
-        return lost * core.config.page_size
+        data.operation = core.begin(Kind.COPY, w.number, lambda n: core.unsent.append((n, w.number))).number
+        return self._told(data, lost)
+
+    def send_copies(self) -> None:
+        """Send off the copies of this tick, all of a component in one; their sources are under their IO tickets."""
+        core = self.core
+        if not core.unsent:
+            return
+        sources: dict[str, tuple[list[int], list[int]]] = {}
+        for _, number in core.unsent:
+            data = payload(core.writes[number])
+            slots, pages = sources.setdefault(data.component, ([], []))
+            slots += core.tree.slots(data.chain, data.first, data.last, data.component)
+            pages += data.staging
+        for name, (slots, pages) in sources.items():
+            if name in core.bytes:
+                core.bytes[name].save(slots, pages)
+        for operation, _ in core.unsent:
+            core.copies.sent(operation, core.clock.tick)
+        core.unsent.clear()
 
     def _shorten(self, w: Machine, live: int) -> int:
         """The intent ends at `live` now; returns the pages given up."""
@@ -198,7 +176,8 @@ class WriteRules:
         return lost
 
     def put_hosted(self, w: Machine, _arg: Any) -> None:
-        """The bytes are in the host tier: share them and put at once."""
+        """The bytes are in the host tier or the page cache: share them and put at once."""
+        self.core.backlog.leave(w)
         self._take_staging(w, self._stock(w.data).host.borrow(w.data.keys))
         self._begin_put(w)
 
@@ -233,34 +212,60 @@ class WriteRules:
 
     def stored(self, w: Machine, _good: int) -> int:
         """Teach, wake, and let the bytes stay in the host tier where there is one."""
-        core, data = self.core, payload(w)
+        data = payload(w)
         self._release(w, keep=True)
         self._unqueue(w)
-        core.beliefs.teach(data.keys)
-        self.launches.wake(list(data.keys))
-        return data.pages * core.config.page_size
+        self._acknowledge(data.keys)
+        return self._told(data, data.pages)
 
-    def back_off(self, w: Machine, _good: int) -> None:
-        """Try again later; staging is not sat on between tries."""
-        self._release(w, keep=False)
+    def _acknowledge(self, keys: tuple[bytes, ...]) -> None:
+        self.core.beliefs.teach(keys)
+        self.launches.wake(list(keys))
+
+    def back_off(self, w: Machine, good: int) -> int:
+        """Try again later, without the pages that were acknowledged; staging is not sat on between tries."""
+        core, data = self.core, payload(w)
+        self._release(w, keep=self._is_tier)
+        self._keep_head(w, good)
         pause = BACK_OFF_TICKS << w.tries
-        w.data.not_before = self.core.clock.tick + pause
-        self.core.clock.call(pause)
+        data.not_before = core.clock.tick + pause
+        core.clock.call(pause)
+        core.backlog.enter(w, now=core.clock.tick)
+        return self._told(data, good)
 
-    def give_up(self, w: Machine, _arg: Any) -> int:
-        """Give everything back."""
+    def _keep_head(self, w: Machine, good: int) -> None:
+        """The first `good` pages are stored: the intent is about the others now."""
+        core, data = self.core, payload(w)
+        if good == 0:
+            return
+        head, data.keys, data.first = data.keys[:good], data.keys[good:], data.first + good
+        data.parent = head[-1] if data.component == core.stocks.spine.name else b""
+        core.beliefs.arrive(head)
+        core.ledger.change("backlog", w.number, data.pages)
+        self._acknowledge(head)
+
+    def give_up(self, w: Machine, good: int | None) -> int:
+        """Give everything back. What a last try has acknowledged, `good` pages, is believed; the rest is dropped."""
         if w.data.span is not None:
             self._end_copy(w)
-        self._release(w, keep=False)
-        return self.unqueue(w, None)
+        self._release(w, keep=good is not None and self._is_tier)
+        self._keep_head(w, good or 0)
+        self._unqueue(w)
+        return self._told(w.data, w.data.pages, good or 0)
 
     def unqueue(self, w: Machine, _arg: Any) -> int:
         """The intent is dropped; the record says how many tokens."""
         self._unqueue(w)
-        return payload(w).pages * self.core.config.page_size
+        return self._told(w.data, w.data.pages)
+
+    @property
+    def _is_tier(self) -> bool:
+        """Whether verified bytes stay in host memory, whatever the store said of them."""
+        return self.core.config.host_memory_mode is HostMode.CACHE
 
     def _unqueue(self, w: Machine) -> None:
         core, data = self.core, payload(w)
+        core.backlog.leave(w)
         core.ledger.give("backlog", w.number)
         core.beliefs.arrive(data.keys)
         core.clock.disarm(w)
@@ -287,7 +292,7 @@ class WriteRules:
         owned = core.ledger.give("staging", w.number)
         core.ledger.give("io", w.number)
         if owned and keep:
-            core.keep_staging(stock, list(data.keys), data.staging)
+            core.keep_staging(stock, list(data.keys), data.staging, read=False)
         elif owned:
             core.free_staging(stock, data.staging)
         data.staging, data.operation = [], 0

@@ -82,6 +82,7 @@ _DETAILS: dict[tuple[str, str | None], str] = {
     ("write", "refuse"): "{low} tokens",
     ("write", "copy"): "{low} tokens gone meanwhile",
     ("write", "stored"): "{low} tokens",
+    ("write", "back_off"): "{low} tokens stored before it failed",
     ("write", "unqueue"): "{low} tokens",
     ("write", "give_up"): "{low} tokens",
     ("write", "let_drain"): "{low} tokens",

@@ -77,6 +77,7 @@ UNBOOKED = {
     "refuse": "refused",
     "copy": "given up: evicted unwritten",
     "stored": "stored",
+    "back_off": "stored before it failed",
     "unqueue": "dropped",
     "give_up": "dropped",
     "let_drain": "dropped",

@@ -31,6 +31,9 @@ class EngineConfig(BaseModel):
     pin_fraction: float = Field(default=0.5, ge=0.0, le=1.0)
     load_limit_fraction: float | None = Field(default=None, gt=0.0, le=1.0)
     write_backlog_tokens: int | None = Field(default=None, ge=1)
+    page_cache_fraction: float = Field(
+        default=0.5, ge=0.0, le=1.0, description="buffer_only: of spare staging, for pages that were read lately"
+    )
     belief_capacity: int = Field(default=524_288, ge=1, description="page keys")
     query_limit: int = Field(default=64, ge=1, description="lookups in flight; more are declined")
     operation_window: int = Field(default=256, ge=8, description="operations that one exchange has room for")
@@ -115,6 +118,11 @@ class EngineConfig(BaseModel):
         if (self.parts == 0) != (self.page_part_bytes == 0):
             raise ValueError(
                 f"parts={self.parts} and page_part_bytes={self.page_part_bytes}: set both to attach tensors, or neither"
+            )
+        if self.write_policy is WritePolicy.WRITE_BACK and self.host_memory_mode is HostMode.BUFFER_ONLY:
+            raise ValueError(
+                "write_policy=write_back with host_memory_mode=buffer_only: pages that leave the device need a host "
+                "tier to wait in; set host_memory_mode=cache, or write_policy=write_through"
             )
         self._refuse_components()
         return self

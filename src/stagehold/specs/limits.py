@@ -50,6 +50,14 @@ class Limits(Declared):
     tries: int = Field(default=3, ge=1)
     """Failed puts of one write before it is given up; a store that fails three in a row is the breaker's business."""
 
+    belief_limit: int = Field(default=262_144, ge=1)
+    """A store may drop pages by itself; about an hour of passes after it was last heard of, a page is worth asking
+    for, or writing, once more: the write of what is there costs little."""
+
+    absence_limit: int = Field(default=4, ge=0)
+    """Half a retry interval: siblings that arrive together ask once, and the next launch of any of them asks anew.
+    0: every launch asks."""
+
     suspect_window: int = Field(default=64, ge=1)
     """Ticks over which the breaker counts results; at `trip_results` or more it can trip."""
 
@@ -115,6 +123,8 @@ _start = Limits()
 # What the start values promise each other; a configuration may leave these relations on purpose.
 assert _start.wait_cap_ticks <= _start.lookup_limit + _start.park_limit + _start.fetch_limit
 assert _start.fetch_limit <= _start.ready_limit
+assert _start.absence_limit < _start.retry_interval_ticks
+assert _start.write_wait_limit <= _start.belief_limit
 assert _start.tries * _start.put_limit <= _start.write_wait_limit
 assert _start.probe_limit <= _start.open_limit
 assert _start.suspect_window < _start.open_limit

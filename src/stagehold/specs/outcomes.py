@@ -211,6 +211,7 @@ class Decline(IntEnum):
 
     QUERY_RATE = 0
     LOAD_LIMIT = 1
+    ABSENT = 2
 
 
 class SkipReason(StrEnum):
@@ -258,6 +259,7 @@ class WritePolicy(StrEnum):
 
     WRITE_THROUGH = "write_through"
     WRITE_THROUGH_SELECTIVE = "write_through_selective"
+    WRITE_BACK = "write_back"
 
 
 class ComponentKind(StrEnum):

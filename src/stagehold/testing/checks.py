@@ -61,7 +61,7 @@ def check_lent(core: Core) -> None:
         if operation is None or not places:
             require(not places, f"operation {ticket} is over for the engine, and the store still has its buffers")
             continue
-        places = places[operation.good :] if operation.kind is Kind.FETCH else places
+        places = places[operation.good - operation.ready :] if operation.kind is Kind.FETCH else places
         owned = _owned(core, operation.owner)
         require(set(places) <= owned, f"operation {ticket} uses staging {places}, its owner has {sorted(owned)}")
         if operation.kind is Kind.FETCH:

@@ -40,7 +40,10 @@ PATIENCE_TICKS = 5_000
 
 
 def small_config(**settings: Any) -> EngineConfig:
-    """A small `buffer_only` engine; `settings` are fields of the configuration or of its limits."""
+    """A small `buffer_only` engine; `settings` are fields of the configuration or of its limits.
+
+    It has no page cache unless it is asked for, so that what is in the store only is read from there each time.
+    """
     limits = {name: settings.pop(name) for name in list(settings) if name in Limits.model_fields}
     defaults: dict[str, Any] = {
         "page_size": 16,
@@ -49,6 +52,7 @@ def small_config(**settings: Any) -> EngineConfig:
         "largest_request_tokens": 512,
         "host_memory_mode": HostMode.BUFFER_ONLY,
         "prefetch_threshold_tokens": 32,
+        "page_cache_fraction": 0.0,
     }
     return EngineConfig(**{**defaults, **settings}, limits=Limits(**limits))
 

@@ -47,7 +47,7 @@ class Served:
 class Service:
     """Serves prompts of `PROMPT_PAGES` pages of `page_bytes` (a multiple of 1 KiB); `limits` are an engine's.
 
-    `pace_seconds` is how long an idle pass waits for the store.
+    `pace_seconds` is how long an idle pass waits for the store. There is no page cache, so that it is asked each time.
     """
 
     def __init__(
@@ -68,6 +68,7 @@ class Service:
             largest_request_tokens=PAGE_SIZE * (PROMPT_PAGES + 1),
             host_memory_mode=mode,
             prefetch_threshold_tokens=PAGE_SIZE,
+            page_cache_fraction=0.0,
             parts=layout.parts,
             page_part_bytes=layout.page_part_bytes,
             limits=Limits(**limits),

@@ -22,7 +22,7 @@ PAGE = 4
 SHORT = Limits(
     retry_interval_ticks=3, retry_max_reissues=3, max_staged_admission_defers=3,
     lookup_limit=6, park_limit=14, fetch_limit=10, ready_limit=24,
-    write_wait_limit=30, put_limit=9, tries=2,
+    write_wait_limit=30, put_limit=9, tries=2, absence_limit=1,
     suspect_window=8, trip_results=4, open_limit=12, open_limit_cap=24, probe_limit=16, probe_trips=2,
     attach_limit=24, detach_limit=9, wait_base_ticks=5, wait_per_page_ticks=0.5, wait_cap_ticks=14,
 )  # fmt: skip
@@ -83,6 +83,7 @@ def small(**changes: object) -> WorldShape:
         "largest_request_tokens": 72,
         "host_memory_mode": HostMode.BUFFER_ONLY,
         "prefetch_threshold_tokens": PAGE,
+        "page_cache_fraction": 0.0,
         "parts": 2,
         "page_part_bytes": PAGE * TOKEN_BYTES,
         "limits": SHORT,
@@ -124,6 +125,7 @@ def drawn(seed: int) -> WorldShape:
         rates=dice.choice((Rates(), Rates(), Rates(), Rates(fail=0.12, stall=0.01), _LIAR)),
         pages_per_tick=dice.choice((None, None, 1, 2)),
         medium_pages=dice.choice((None, None, 40)),
+        config=shape.config.model_copy(update={"page_cache_fraction": dice.choice((0.0, 0.0, 0.5))}),
     )
 
 
