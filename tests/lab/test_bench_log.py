@@ -16,7 +16,7 @@ VERIFY_SECONDS = 5.0
 
 
 def holds(figures: dict[str, float]) -> bool:
-    return bool(figures["sound"] and figures["same_standing"] and figures["same_head"])
+    return all(figures[name] for name in ("sound", "same_standing", "same_head", "explained"))
 
 
 def test_a_log_of_so_many_records_is_sound_and_the_same_twice(tmp_path: Path) -> None:

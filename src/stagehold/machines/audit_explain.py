@@ -50,7 +50,7 @@ class Teller:
         self.attempts: dict[int, Attempt] = {}
         self._askers: dict[int, Asker] = {}
         self._rows = {
-            machine << 8 | at: (spec, row)
+            machine << 8 | at: (spec.name, row)
             for machine, spec in enumerate(MACHINES)
             for at, row in enumerate(rows_of(spec))
         }
@@ -68,10 +68,10 @@ class Teller:
                 self._follow(Step(block.tick, number, *self._rows[word], detail))
 
     def _enter(self, tick: int, birth: Birth) -> None:
-        spec = MACHINES[birth.machine]
-        self.scene.enter(tick, birth, spec)
+        machine = MACHINES[birth.machine].name
+        self.scene.enter(tick, birth, machine)
         key = birth.key
-        if spec == REQUEST and isinstance(key, HandleKey) and key.rid == self.rid:
+        if machine == REQUEST.name and isinstance(key, HandleKey) and key.rid == self.rid:
             state = labels.word(RequestState(birth.state))
             self.attempts[birth.number] = Attempt(birth.number, key.attempt, tick, state)
             self._askers[birth.number] = Asker(self.attempts[birth.number], tick)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from stagehold.machines.records import Birth, HandleKey, SpanKey
 from stagehold.specs.attachment import ATTACHMENT, AttachmentState
-from stagehold.specs.declare import Books, Kind, MachineSpec, Row
+from stagehold.specs.declare import Books, Kind, Row
 from stagehold.specs.hold import HOLD, HoldState
 from stagehold.specs.outcomes import Agreed, PutEnded
 from stagehold.specs.request import REQUEST, RequestState
@@ -21,12 +21,18 @@ from stagehold.specs.write import WRITE
 LOW = 0xFFFFFFFF
 
 
+_OVER = {
+    spec.name: tuple(state.name for state in spec.states if state.kind is Kind.TERMINAL)
+    for spec in (REQUEST, HOLD, WRITE)
+}
+
+
 class Step(NamedTuple):
     """One record, looked up: `row` is the row taken."""
 
     tick: int
     number: int
-    spec: MachineSpec
+    machine: str
     row: Row
     detail: int
 
@@ -100,33 +106,33 @@ class Scene:
         self._over.clear()
         self.wakes = ""
 
-    def enter(self, tick: int, birth: Birth, spec: MachineSpec) -> None:
-        """An instance is born."""
+    def enter(self, tick: int, birth: Birth, machine: str) -> None:
+        """An instance of a machine is born."""
         key = birth.key
-        if spec == REQUEST and isinstance(key, HandleKey):
+        if machine == REQUEST.name and isinstance(key, HandleKey):
             self.requests += 1
             self.names[birth.number] = key.rid if key.attempt == 0 else f"{key.rid} #{key.attempt}"
-        elif spec == HOLD and isinstance(key, SpanKey):
+        elif machine == HOLD.name and isinstance(key, SpanKey):
             self.holds[birth.number] = HoldView(key.first, key.last, HoldState(birth.state), tick)
             self.hold_pages += key.last - key.first
-        elif spec == WRITE and isinstance(key, SpanKey):
+        elif machine == WRITE.name and isinstance(key, SpanKey):
             self.spans[birth.number] = key
-        elif spec == STORE:
+        elif machine == STORE.name:
             self.breaker, self.breaker_since = StoreState(birth.state), tick
 
     def follow(self, step: Step) -> None:
         """A row was taken."""
         if step.row.event != "due":
             self.wakes = ""
-        if step.spec == REQUEST:
+        if step.machine == REQUEST.name:
             self._request(step)
-        elif step.spec == HOLD:
+        elif step.machine == HOLD.name:
             self._hold(step)
-        elif step.spec == WRITE:
+        elif step.machine == WRITE.name:
             self._write(step)
-        elif step.spec == STORE:
+        elif step.machine == STORE.name:
             self._breaker(step)
-        elif step.spec == ATTACHMENT:
+        elif step.machine == ATTACHMENT.name:
             self.attached += step.row.event == "attach"
             self.link = step.row.target
         elif step.row.outcome is Agreed.QUARANTINE:
@@ -143,7 +149,7 @@ class Scene:
             if hold is not None:
                 hold.claims.pop(number, None)
                 hold.sibling = number if row.books is Books.SPLICED else hold.sibling
-        if REQUEST.state(row.target).kind is Kind.TERMINAL:
+        if row.target in _OVER[REQUEST.name]:
             self.names.pop(number, None)
 
     def _claim(self, number: int, hold_number: int, tokens: int) -> None:
@@ -164,7 +170,7 @@ class Scene:
         hold.row, hold.waited = row, step.tick - hold.since
         if row.target is not row.source:
             hold.state, hold.since = row.target, step.tick
-        if HOLD.state(row.target).kind is Kind.TERMINAL:
+        if row.target in _OVER[HOLD.name]:
             self.hold_pages -= hold.pages
             self._over.append(step.number)
 
@@ -180,7 +186,7 @@ class Scene:
         span = self.spans.get(step.number)
         if step.row.outcome is PutEnded.STORED and span is not None:
             self.wakes = f"right after our own write of pages {span.first} to {span.last} was stored"
-        if WRITE.state(step.row.target).kind is Kind.TERMINAL:
+        if step.row.target in _OVER[WRITE.name]:
             self.spans.pop(step.number, None)
 
     def _breaker(self, step: Step) -> None:

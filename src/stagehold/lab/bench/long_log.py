@@ -20,6 +20,7 @@ from stagehold.cache.stores.simulated import Delays, Rates, SimulatedStore
 from stagehold.lab.clock import warm_up
 from stagehold.machines import Block
 from stagehold.machines.audit import replay, standing, verify
+from stagehold.machines.audit_explain import explain
 
 RECORDS = 1_000_000
 SPACE = Namespace("long log")
@@ -38,7 +39,7 @@ CONFIG = EngineConfig(
 
 
 def bench_log(records: int = RECORDS, seed: int = 1) -> dict[str, Any]:
-    """Seconds of processor time to write, read, verify and replay a log of at least `records` records.
+    """Seconds of processor time to write, read, verify, replay and explain a log of at least `records` records.
 
     `read_s` parses every line and does nothing with it. The log is replayed twice: `same_standing` says whether both
     gave the same, and `same_head` whether both readers ended at the digest that the engine had.
@@ -52,6 +53,7 @@ def bench_log(records: int = RECORDS, seed: int = 1) -> dict[str, Any]:
         verify_s, found = _timed(lambda: verify(path, head=head))
         replay_s, first = _timed(lambda: replay(path))
         again_s, second = _timed(lambda: replay(path))
+        explain_s, told = _timed(lambda: explain(path, "r0"))
         return {
             "records": found.records,
             "blocks": found.blocks,
@@ -59,13 +61,16 @@ def bench_log(records: int = RECORDS, seed: int = 1) -> dict[str, Any]:
             "bytes": path.stat().st_size,
             "sound": found.sound,
             "same_standing": standing(first) == standing(second),
+            "explained": len(told.attempts) == 1 and told.attempts[0].over,
             "same_head": first.digest == second.digest == found.digest == head,
             "write_s": write_s,
             "read_s": read_s,
             "verify_s": verify_s,
             "replay_s": min(replay_s, again_s),
+            "explain_s": explain_s,
             "verify_over_read": verify_s / read_s,
             "replay_over_read": min(replay_s, again_s) / read_s,
+            "explain_over_read": explain_s / read_s,
             "verify_us_a_record": 1e6 * verify_s / found.records,
         }
 
