@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     )
     from stagehold.lifecycle.ranks.group import Group
     from stagehold.lifecycle.ranks.in_process import InProcess
+    from stagehold.lifecycle.ranks.mesh import Mesh
+    from stagehold.lifecycle.ranks.one_copy import OneCopy
+    from stagehold.lifecycle.ranks.pipeline import staged
     from stagehold.lifecycle.ranks.solo import Solo
     from stagehold.lifecycle.ranks.torch_group import MeetingPlace, TorchGroup
     from stagehold.lifecycle.snapshots import Snapshot
@@ -67,6 +70,9 @@ _HOMES = {
     ),
     "stagehold.lifecycle.ranks.group": ("Group",),
     "stagehold.lifecycle.ranks.in_process": ("InProcess",),
+    "stagehold.lifecycle.ranks.mesh": ("Mesh",),
+    "stagehold.lifecycle.ranks.one_copy": ("OneCopy",),
+    "stagehold.lifecycle.ranks.pipeline": ("staged",),
     "stagehold.lifecycle.ranks.solo": ("Solo",),
     "stagehold.lifecycle.ranks.torch_group": ("MeetingPlace", "TorchGroup"),
     "stagehold.lifecycle.snapshots": ("Snapshot",),
@@ -113,9 +119,11 @@ __all__ = [
     "Limits",
     "Loss",
     "MeetingPlace",
+    "Mesh",
     "Misuse",
     "Namespace",
     "NoRoom",
+    "OneCopy",
     "PartialDelivery",
     "Plan",
     "PrefetchPolicy",
@@ -134,6 +142,7 @@ __all__ = [
     "WindowWrites",
     "WritePolicy",
     "WrongThread",
+    "staged",
 ]
 
 

@@ -12,9 +12,10 @@ import random
 
 import numpy as np
 
-from stagehold import RequestState
+from stagehold import Diverged, RequestState
 from stagehold.cache.stores.simulated import SimulatedStore
 from stagehold.testing.hand import AT_ONCE, Hand
+from stagehold.testing.ranks import in_turns
 
 
 class Picked(SimulatedStore):
@@ -92,3 +93,24 @@ def test_ranks_whose_stores_answer_in_any_order_stay_equal(hand):
                     rank.engine.abort(handle)
     assert ranks[0].engine.stats() == ranks[1].engine.stats()
     assert ranks[0].engine.stats().spliced > 0
+
+
+def test_ranks_that_fly_different_operations_stop_with_both_lists():
+    """One rank has sent off a lookup that the other has not, in the same place: no fact of either is acted on."""
+
+    def program(member):
+        with Hand(engine_options={"group": member}) as rank:
+            for family in (1, 2):
+                rank.arrive(f"r{family}", rank.prompt(8, family))
+            free = rank.core.operations._free
+            free[0], free[1] = (free[1], free[0]) if member.rank else (free[0], free[1])
+            rank.tick(2)
+
+    _, outcomes = in_turns(2, 1, program)
+    for outcome in outcomes:
+        assert isinstance(outcome.error, Diverged)
+        said = str(outcome.error)
+        first, second = said.partition("; of rank 1: ")[::2]
+        assert "other operations are in flight; operations of rank 0: " in first
+        assert " query of " in first
+        assert " query of " in second

@@ -12,6 +12,8 @@ from stagehold import Namespace
 from stagehold.serving.pattern import Layout
 from stagehold.serving.runner import PatternRunner
 from stagehold.serving.scheduler import Scheduler
+from stagehold.testing.hand import Hand
+from stagehold.testing.ranks import in_stages, values
 
 LAYOUT = Layout(layers=1, token_part_bytes=16, page_size=16)
 
@@ -73,3 +75,39 @@ def test_a_server_that_cuts_prompts_into_chunks_is_whole_again_afterwards(hand, 
     h.tick(40)
     assert (0, {}, h.config.device_pages) == (h.core.reserved, h.books(), h.core.room())
     assert (0, 0) == (runner.wrong_bytes, runner.phantom_tokens)
+
+
+@pytest.mark.parametrize("budget", [16, 40])
+def test_a_plan_that_changes_on_one_stage_is_a_message_to_the_other(budget):
+    """Stage 1 loses pages while stage 0 plans with them: hit and number of chunks are the same on both all the same."""
+
+    def program(group, stage):
+        hand = Hand(engine_options={"group": group})
+        chunks = []
+        for number in range(8):
+            tokens = hand.prompt(8, number + 1, tail=7)
+            hand.put(tokens)
+            if stage == 1 and number % 2:
+                hand.store.drop(hand.names(tokens)[number % 8])
+            a = hand.arrive(f"r{number}", tokens)
+            hand.tick(16)
+            admission = hand.engine.commit(hand.engine.select(a, budget))
+            done, count = admission.hit_tokens, 0
+            while done < len(tokens):
+                step = min(budget, len(tokens) - done)
+                hand.engine.extend(a, step)
+                done += step
+                count += 1
+                hand.engine.publish(a, done)
+                hand.tick()
+            hand.engine.finish(a)
+            chunks.append((admission.hit_tokens, count))
+        hand.tick(30)
+        assert (0, {}) == (hand.core.reserved, hand.books())
+        hand.engine.close()
+        return chunks
+
+    _, outcomes = in_stages(2, 1, 3, program, lag=2)
+    first, second = values(outcomes)
+    assert first == second
+    assert 1 < len({hit for hit, _ in first})

@@ -99,6 +99,7 @@ class Core:
         self.local_tokens = 0  # found in staging instead, since the start
         self.least = self.most = Capacity(0, 0, 0)  # left on the poorest rank and on the richest, at the last exchange
         self.short = Capacity(0, 0, 0)  # what this rank had then and the poorest had not: nobody may count on it
+        self.uneven = 0  # exchanges in a row in which not all ranks had the same left
         self.quarantined = False  # the ranks have recorded different things, and go on without the store
         self.news = 0  # moves when a hold parks, a write queues, or something is given back that they may wait for
         self._cascade: deque[tuple[Step, Machine, Any]] = deque()

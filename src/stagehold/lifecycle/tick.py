@@ -106,6 +106,7 @@ class Tick:
         """From here on nobody counts on more than the poorest rank has."""
         core, had, least = self.core, self._had, found.least
         core.least, core.most = least, found.most
+        core.uneven = core.uneven + 1 if least != found.most else 0
         core.short = Capacity(*(own - few for own, few in zip(had, least, strict=True)))
 
     def apply(self, agreed: Facts, *, advance_retries: bool) -> None:

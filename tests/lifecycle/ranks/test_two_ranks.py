@@ -168,15 +168,17 @@ def test_staging_that_is_missing_on_one_rank_parks_on_both(hand: Any) -> None:
 
 
 def test_a_strict_rank_raises_where_another_has_less(hand: Any) -> None:
-    """Replicas must be equal: a test run is told so at once."""
+    """Replicas must be equal: a test run is told so in the second tick; by then the records had their chance to."""
     pair = Pair(hand)
     pair.tick()
-    leaked = pair.ranks[1].core.staging.alloc(1)
-    agreed = np.minimum(*pair.each(lambda rank: rank.engine.poll()))
-    pair.ranks[1].core.staging.free(leaked)
-    for rank in pair.ranks:
-        with pytest.raises(
-            InvariantBroken, match="ranks: left on the poorest rank 7 pages of staging, 0 pages of pins"
-        ):
-            rank.engine.proceed(agreed)
-        rank.core.most = rank.core.least
+    for twice in range(2):
+        leaked = pair.ranks[1].core.staging.alloc(1)
+        agreed = np.minimum(*pair.each(lambda rank: rank.engine.poll()))
+        pair.ranks[1].core.staging.free(leaked)
+        for rank in pair.ranks:
+            if not twice:
+                rank.engine.proceed(agreed)
+                continue
+            with pytest.raises(InvariantBroken, match="ranks: left on the poorest rank 7 pages of staging, 0 pages of"):
+                rank.engine.proceed(agreed)
+            rank.core.uneven = 0
