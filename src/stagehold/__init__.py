@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from stagehold.cache.keys import Chain, Namespace, RankCoordinates
     from stagehold.lifecycle.data import Admission, Extension, Handle, NoRoom, Plan, Skip
     from stagehold.lifecycle.engine import Engine
+    from stagehold.lifecycle.drain import Drained
     from stagehold.lifecycle.errors import (
         Diverged,
         InvariantBroken,
@@ -56,6 +57,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "stagehold.cache.keys": ("Chain", "Namespace", "RankCoordinates"),
     "stagehold.lifecycle.data": ("Admission", "Extension", "Handle", "NoRoom", "Plan", "Skip"),
+    "stagehold.lifecycle.drain": ("Drained",),
     "stagehold.lifecycle.engine": ("Engine",),
     "stagehold.lifecycle.errors": (
         "Diverged",
@@ -91,7 +93,6 @@ _HOMES = {
         "PrefetchPolicy",
         "SkipReason",
         "WindowWrites",
-        "WindowWrites",
         "WritePolicy",
     ),
     "stagehold.specs.request": ("RequestState",),
@@ -108,6 +109,7 @@ __all__ = [
     "ComponentKind",
     "Diverged",
     "DivergencePolicy",
+    "Drained",
     "Engine",
     "EngineConfig",
     "Extension",

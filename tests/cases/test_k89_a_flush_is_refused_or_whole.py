@@ -66,7 +66,7 @@ def test_a_flush_during_a_prefill_is_refused_by_name(hand, step):
 def test_a_drain_makes_it_durable(hand):
     """Nothing is left to write, then memory may go, then the process."""
     h = computed(hand)
-    assert 0 == h.engine.drain(200)
+    assert 0 == h.engine.drain(200).unwritten
     h.engine.flush()
     assert PAGES * 16 == restarted(hand, h)
 

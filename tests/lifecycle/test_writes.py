@@ -330,12 +330,13 @@ def test_drain_writes_everything_and_counts_what_it_could_not(hand):
     """The durable end of a server: ticks until the writes have ended."""
     h = hand()
     h.run("a", h.prompt(8))
-    assert (0, []) == (h.engine.drain(50), states(h))
+    assert (0, []) == (h.engine.drain(50).unwritten, states(h))
     h.run("b", h.prompt(8, 2))
     h.tick(2)
     h.store.stall()
     h.run("c", h.prompt(8, 3))
-    assert 16 == h.engine.drain(3)
+    drained = h.engine.drain(3)
+    assert (16, {}, 16) == (drained.unwritten, drained.dropped, drained.in_flight)
 
 
 def test_two_writes_of_one_page_cannot_leave_it_in_flight_for_ever(hand):

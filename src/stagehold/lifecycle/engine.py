@@ -20,6 +20,7 @@ from stagehold.lifecycle.assembly import Binding, assemble
 from stagehold.lifecycle.breaches import Breaches, OnViolation, shout
 from stagehold.lifecycle.copies import Copies
 from stagehold.lifecycle.data import Admission, Extension, Handle, NoRoom, Plan, RequestData, Skip
+from stagehold.lifecycle.drain import Drained, drain
 from stagehold.lifecycle.errors import Misuse
 from stagehold.lifecycle.guard import exclusive
 from stagehold.lifecycle.parts import Parts
@@ -266,23 +267,13 @@ class Engine:
         core.stocks.flush_hosts()
 
     @exclusive
-    def drain(self, ticks: int, pause: Callable[[], None] | None = None) -> int:
-        """Tick until every write has ended, at most `ticks` times; then drop what is queued. Returns pages not written.
+    def drain(self, ticks: int, pause: Callable[[], None] | None = None) -> Drained:
+        """Tick until every write has ended, at most `ticks` times; then drop what has not begun, and say which.
 
         `pause` is called between ticks, for stores whose time is not the tick's.
         """
         self._refuse_visits("drain")
-        core, ticks = self._parts.core, inputs.whole("drain", "ticks", ticks)
-        before = self.stats().stored_pages
-        pending: int = sum(w.data.pages for w in core.writes.values() if w.state is not WriteState.DRAINING)
-        for _ in range(ticks):
-            if not core.writes:
-                break
-            if pause is not None:
-                pause()
-            self._passes.run()
-        self._parts.drop_queued()
-        return max(0, pending - (self.stats().stored_pages - before))
+        return drain(self._parts, self._passes.run, self.stats, inputs.whole("drain", "ticks", ticks), pause)
 
     @exclusive
     def close(self) -> None:

@@ -61,7 +61,7 @@ class World(Traffic):
         """Let writes end for so many ticks, then drop those that wait; nothing if a visit is open."""
         if self.open:
             return
-        missed = self.engine.drain(ticks)
+        missed = self.engine.drain(ticks).unwritten
         self.watch.count(self.blocks)
         queued = [w for w in self.core.writes.values() if w.state is WriteState.QUEUED]
         require(missed >= 0 and not queued, f"after a drain {len(queued)} writes are queued, {missed} pages missed")
