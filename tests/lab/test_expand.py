@@ -7,7 +7,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from stagehold.lab.expand import ReplayRequest, Scale, Unbounded, expand
+from stagehold.lab.expand import ReplayRequest, Scale, ScaleError, Unbounded, expand
 from stagehold.lab.traces import TraceRequest, read_mooncake, shipped_trace
 
 
@@ -63,3 +63,23 @@ def test_an_unbounded_cache_hits_whole_shared_pages() -> None:
     assert 4 == cache.hit(first[:8])
     assert 4 == cache.hit(np.array([0, 1, 2, 3, 99, 5, 6, 7, 8], dtype=np.uint32))
     assert 3 == cache.pages
+
+
+def test_tokens_behind_the_blocks_are_their_requests_own() -> None:
+    """What the trace does not identify is shared with nobody, not even with the same line's other requests."""
+    twice = [TraceRequest(4, 0, 40, 1, (7,), 16), TraceRequest(4, 5, 40, 1, (7,), 16), TraceRequest(5, 5, 0, 1, (), 16)]
+    first, second, empty = expand(twice, Scale(512))
+
+    assert ["line-4", "line-4.2", "line-5"] == [first.rid, second.rid, empty.rid]
+    assert first.tokens[:16].tolist() == second.tokens[:16].tolist()
+    assert not set(first.tokens[16:].tolist()) & set(second.tokens[16:].tolist())
+    assert (40, 1) == (len(second.tokens), len(empty.tokens))
+
+
+def test_blocks_of_other_sizes_shrink_to_whole_tokens_or_not_at_all() -> None:
+    """16 tokens at a scale of 32 are one; at 16 they would be half a one."""
+    request = TraceRequest(1, 0, 33, 1, (7, 8), 16)
+
+    assert 3 == len(next(iter(expand([request], Scale(32)))).tokens)
+    with pytest.raises(ScaleError, match="blocks of 16 tokens cannot be replayed at 16 for 512"):
+        list(expand([request], Scale(16)))

@@ -47,3 +47,13 @@ def test_an_empty_trace_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(TraceError, match="expected at least one request, found none"):
         load_workload(path, requests=5, scale=Scale(16), page_size=16)
+
+
+def test_blocks_that_a_scale_would_cut_are_refused(tmp_path: Path) -> None:
+    """The file is named, and a scale that works."""
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"session":0,"timestamp":0,"input_length":32,"output_length":1,"block_ids":[[0,2]]}\n')
+
+    with pytest.raises(TraceError, match=f"{path}: expected another scale, found blocks of 16 tokens cannot"):
+        load_workload(path, requests=5, scale=Scale(16), page_size=16)
+    assert 32 == load_workload(path, requests=5, scale=Scale(512), page_size=16).prompt_tokens

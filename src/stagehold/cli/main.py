@@ -17,7 +17,7 @@ import typer
 from pydantic import ValidationError
 from typer.core import TyperGroup
 
-from stagehold.cli import audit, bench, demo, diagram, machines, replay, store
+from stagehold.cli import audit, bench, demo, diagram, machines, replay, store, trace
 from stagehold.cli.errors import BadInput
 
 # torch's worker threads spin while they wait, which takes the cores from the store's threads: a replay on two cores
@@ -78,6 +78,7 @@ app.command("diagram")(diagram.diagram)
 app.add_typer(audit.app, name="audit")
 app.add_typer(machines.app, name="machines")
 app.add_typer(store.app, name="store")
+app.add_typer(trace.app, name="trace")
 app.add_typer(bench.app, name="bench")
 
 

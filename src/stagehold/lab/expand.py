@@ -1,7 +1,8 @@
 """Turns a trace's block ids into token ids, at full size or shrunk.
 
 The same block id gives the same tokens wherever it stands, so prefixes are shared exactly as in the trace.
-A shrunk block keeps its id and has fewer tokens; answers and partial blocks shrink alike, never to nothing.
+A shrunk block keeps its id and has fewer tokens; answers and partial blocks shrink alike, never to nothing. Tokens
+behind the last block are their request's own.
 """
 
 from __future__ import annotations
@@ -13,12 +14,19 @@ import numpy as np
 
 from stagehold.lab.traces import BLOCK_TOKENS, TraceRequest
 from stagehold.serving.pattern import Tokens
-from stagehold.serving.words import VOCABULARY, scramble
+from stagehold.serving.words import VOCABULARY, Words, scramble
+
+OWN = np.uint64(0xA0761D6478BD642F)
+"""Keeps the words of what only one request has apart from those of blocks."""
+
+
+class ScaleError(ValueError):
+    """Blocks that a scale would cut in pieces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How many tokens stand for one trace block of 512; 512 leaves every length as it is."""
+    """How many tokens stand for 512 of the trace; 512 leaves every length as it is."""
 
     block_tokens: int = 16
 
@@ -29,6 +37,15 @@ class Scale:
     def length(self, tokens: int) -> int:
         """ceil(tokens x block_tokens / 512): whole blocks stay whole, and something never becomes nothing."""
         return -(-tokens * self.block_tokens // BLOCK_TOKENS)
+
+    def block(self, tokens: int) -> int:
+        """Tokens that stand for a block of so many; `ScaleError` where that is no whole number."""
+        if tokens * self.block_tokens % BLOCK_TOKENS:
+            raise ScaleError(
+                f"blocks of {tokens} tokens cannot be replayed at {self.block_tokens} for {BLOCK_TOKENS}: expected a "
+                f"scale by which {tokens} x scale / {BLOCK_TOKENS} is a whole number, such as {BLOCK_TOKENS}"
+            )
+        return self.length(tokens)
 
     def __str__(self) -> str:
         if self.block_tokens == BLOCK_TOKENS:
@@ -48,29 +65,33 @@ class ReplayRequest:
 
 
 def expand(requests: Iterable[TraceRequest], scale: Scale, tenants: int = 1) -> Iterator[ReplayRequest]:
-    """Replayable requests in trace order. Every answer has at least one token: a request must run to end.
+    """Replayable requests in trace order. Every prompt and every answer has at least one token.
 
-    A conversation belongs to one of `tenants` by its second block; the first one is everybody's system prompt.
+    A conversation belongs to one of `tenants` by its second block; the first one is everybody's system prompt. A
+    line that is not the first to bear its number (a session is a line, in some formats) has its place in its name.
     """
-    blocks = _BlockTokens(scale.block_tokens)
+    names: dict[int, int] = {}
     for request in requests:
-        tokens = np.concatenate([blocks[b] for b in request.blocks])[: scale.length(request.prompt_tokens)]
+        place = names[request.line] = names.get(request.line, 0) + 1
+        name = f"line-{request.line}" if place == 1 else f"line-{request.line}.{place}"
         answer = max(1, scale.length(request.output_tokens))
-        tenant = request.blocks[:2][-1] % tenants
-        yield ReplayRequest(f"line-{request.line}", request.arrival_ms, tokens, answer, tenant)
+        tenant = (request.blocks[:2][-1] if request.blocks else request.line) % tenants
+        yield ReplayRequest(name, request.arrival_ms, prompt_of(request, scale, place), answer, tenant)
 
 
-class _BlockTokens(dict[int, Tokens]):
-    """Token ids of each block seen so far, made at first use."""
+def prompt_of(request: TraceRequest, scale: Scale, place: int = 1) -> Tokens:
+    """Token ids of a prompt; `place` tells requests of one line apart. `ScaleError` for blocks that do not divide."""
+    length = max(1, scale.length(request.prompt_tokens))
+    positions = np.arange(scale.block(request.block_tokens) if request.blocks else 0, dtype=np.uint64)
+    words = (np.array(request.blocks, dtype=np.uint64)[:, None] << np.uint64(10)) + positions
+    tokens = _tokens(words.ravel())[:length]
+    own = np.arange(len(tokens), length, dtype=np.uint64) + (np.uint64(place) << np.uint64(32))
+    line = scramble(np.array([request.line], dtype=np.uint64)) ^ OWN
+    return np.concatenate((tokens, _tokens(scramble(own) ^ line))) if len(own) else tokens
 
-    def __init__(self, block_tokens: int) -> None:
-        super().__init__()
-        self._positions = np.arange(block_tokens, dtype=np.uint64)
 
-    def __missing__(self, block: int) -> Tokens:
-        words = self._positions + (np.uint64(block) << np.uint64(10))
-        tokens = self[block] = (scramble(words) % np.uint64(VOCABULARY)).astype(np.uint32)
-        return tokens
+def _tokens(words: Words) -> Tokens:
+    return (scramble(words) % np.uint64(VOCABULARY)).astype(np.uint32)
 
 
 class Unbounded:

@@ -1,48 +1,62 @@
-"""Reads request traces in the Mooncake format, a line at a time, and says where a bad line is.
+"""Request traces by path, whatever their format: known by content, read a line at a time, bad lines named.
 
-It owns the file format: JSON lines with `timestamp` (milliseconds), `input_length`, `output_length` (tokens)
-and `hash_ids` (one per block of 512 prompt tokens, the last block partial), plain or gzipped. It never
-invents a token.
+It owns the list of formats and the order of arrivals. The formats themselves stand in `readers/`.
 """
 
 from __future__ import annotations
 
-import gzip
-import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
-from typing import BinaryIO, cast
 
 import orjson
 
-BLOCK_TOKENS = 512
-BLOCK_IDS = 1 << 54
-"""Bound of block ids: an id and a position in its block, 10 bits of it, are made one number of 64 bits."""
-GZIP_MAGIC = b"\x1f\x8b"
+from stagehold.lab.readers import agentic, azure, lmcache, mooncake, own
+from stagehold.lab.readers.lines import Lines
+from stagehold.lab.readers.record import BLOCK_IDS, BLOCK_TOKENS, TraceError, TraceRequest
+
+__all__ = [
+    "BLOCK_IDS",
+    "BLOCK_TOKENS",
+    "Format",
+    "TraceError",
+    "TraceRequest",
+    "read_mooncake",
+    "read_trace",
+    "respaced",
+    "shipped_trace",
+]
+
 SHIPPED = "mooncake/conversation_trace.jsonl.gz"
 
 
-class TraceError(ValueError):
-    """A trace that cannot be read: file, line (from 1; 0: the whole file), what was expected and found."""
+class Format(StrEnum):
+    """What a trace file may be."""
 
-    def __init__(self, path: Path, line: int, expected: str, found: str) -> None:
-        place = f"{path}:{line}" if line else str(path)
-        super().__init__(f"{place}: expected {expected}, found {found}")
-        self.path = path
-        self.line = line
+    MOONCAKE = "mooncake"
+    AGENTIC = "agentic"
+    LMCACHE = "lmcache"
+    AZURE = "azure"
+    STAGEHOLD = "stagehold"
 
 
-@dataclass(frozen=True, slots=True)
-class TraceRequest:
-    """One request of a trace: line, arrival in milliseconds, lengths in tokens, ids of its prompt blocks."""
+READERS: dict[Format, Callable[[Lines], Iterator[TraceRequest]]] = {
+    Format.MOONCAKE: mooncake.read,
+    Format.AGENTIC: agentic.read,
+    Format.LMCACHE: lmcache.read,
+    Format.AZURE: azure.read,
+    Format.STAGEHOLD: own.read,
+}
 
-    line: int
-    arrival_ms: int
-    prompt_tokens: int
-    output_tokens: int
-    blocks: tuple[int, ...]
+MARKS = {
+    "hash_ids": Format.MOONCAKE,
+    "block_ids": Format.LMCACHE,
+    "requests": Format.AGENTIC,
+    "format": Format.STAGEHOLD,
+}
+"""A field that only this format has in the first object of a file."""
 
 
 def shipped_trace() -> Path:
@@ -50,66 +64,51 @@ def shipped_trace() -> Path:
     return Path(str(files("stagehold.lab") / "data" / SHIPPED))
 
 
-def read_mooncake(path: Path) -> Iterator[TraceRequest]:
-    """The requests of a file in order, blank lines passed over; `TraceError` at the first bad line."""
-    line = 0
+def read_trace(path: Path, format: Format | None = None) -> Iterator[TraceRequest]:  # noqa: A002
+    """The requests of a file in order of arrival; the format is known by the first line where none is given.
+
+    Plain, gzip or zstd; blank lines are passed over. `TraceError` at the first line that is wrong, when it is reached.
+    """
+    lines = Lines(path)
     last_ms = 0
-    try:
-        with _open(path) as stream:
-            for line, raw in enumerate(stream, start=1):
-                if raw.strip():
-                    request = _request(path, line, raw)
-                    if request.arrival_ms < last_ms:
-                        expected = f"a timestamp that is not before the last one, {last_ms}"
-                        raise TraceError(path, line, expected, str(request.arrival_ms))
-                    last_ms = request.arrival_ms
-                    yield request
-    except OSError as error:  # gzip reports a bad header or checksum as one, too
-        expected = "gzip data" if isinstance(error, gzip.BadGzipFile) else "a readable file"
-        raise TraceError(path, line, expected, str(error.strerror or error)) from error
-    except (EOFError, zlib.error) as error:
-        raise TraceError(path, line + 1, "whole gzip data", "an end in the middle") from error
+    for request in READERS[format or _detected(lines)](lines):
+        if request.arrival_ms < last_ms:
+            raise lines.error(f"a timestamp that is not before the last one, {last_ms}", str(request.arrival_ms))
+        last_ms = request.arrival_ms
+        yield request
 
 
-def _open(path: Path) -> BinaryIO:
-    with path.open("rb") as stream:
-        packed = stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-    return cast("BinaryIO", gzip.open(path)) if packed else path.open("rb")
+def read_mooncake(path: Path) -> Iterator[TraceRequest]:
+    """`read_trace` of a file that must be in the Mooncake format."""
+    return read_trace(path, Format.MOONCAKE)
 
 
-def _request(path: Path, line: int, raw: bytes) -> TraceRequest:
+def respaced(requests: Iterable[TraceRequest], every_ms: int) -> list[TraceRequest]:
+    """The same requests with a session begun every `every_ms`, in the order of their first requests, as a list.
+
+    A request that names no session is a session of its own.
+    """
+    starts: dict[str, tuple[int, int]] = {}
+    moved = []
+    for number, request in enumerate(requests):
+        name = request.session or f"\0{number}"
+        first, start = starts.setdefault(name, (request.arrival_ms, len(starts) * every_ms))
+        moved.append(replace(request, arrival_ms=start + request.arrival_ms - first))
+    return sorted(moved, key=lambda request: request.arrival_ms)
+
+
+def _detected(lines: Lines) -> Format:
+    raw = lines.first()
+    if raw is None:
+        return Format.MOONCAKE  # nothing to read is nothing in every format
+    if azure.is_header(raw):
+        return Format.AZURE
     try:
         record = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise TraceError(path, line, "a JSON object", f"bad JSON ({error})") from error
-    if not isinstance(record, dict):
-        raise TraceError(path, line, "a JSON object", _short(record))
-    prompt = _count(path, line, record, "input_length", least=1)
-    blocks = record.get("hash_ids")
-    if not isinstance(blocks, list) or not all(type(b) is int and 0 <= b < BLOCK_IDS for b in blocks):
-        raise TraceError(path, line, f"`hash_ids`, a list of whole numbers from 0 to {BLOCK_IDS - 1}", _short(blocks))
-    due = -(-prompt // BLOCK_TOKENS)
-    if len(blocks) != due:
-        expected = f"{due} `hash_ids` for {prompt} tokens in blocks of {BLOCK_TOKENS}"
-        raise TraceError(path, line, expected, str(len(blocks)))
-    return TraceRequest(
-        line,
-        _count(path, line, record, "timestamp", least=0),
-        prompt,
-        _count(path, line, record, "output_length", least=0),
-        tuple(blocks),
-    )
-
-
-def _count(path: Path, line: int, record: dict[str, object], name: str, *, least: int) -> int:
-    value = record.get(name)
-    if type(value) is not int or value < least:  # a bool is an int to isinstance
-        raise TraceError(path, line, f"`{name}`, a whole number of at least {least}", _short(value))
-    return value
-
-
-def _short(value: object) -> str:
-    if value is None:
-        return "nothing"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    except orjson.JSONDecodeError:
+        record = None
+    for mark, found in MARKS.items():
+        if isinstance(record, dict) and mark in record:
+            return found
+    known = ", ".join(Format)
+    raise lines.error(f"the first line of one of {known}", repr(raw[:40].decode("utf-8", "replace")))

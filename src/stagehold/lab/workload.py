@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from stagehold.lab.expand import ReplayRequest, Scale, Unbounded, expand
-from stagehold.lab.traces import TraceError, read_mooncake
+from stagehold.lab.expand import ReplayRequest, Scale, ScaleError, Unbounded, expand
+from stagehold.lab.traces import Format, TraceError, read_trace
 
 POOL_SHARE = 4  # the device pool holds at most one part in four of the working set
 
@@ -41,9 +41,14 @@ class Workload:
         return max(self.working_set_pages // POOL_SHARE, least)
 
 
-def load_workload(trace: Path, *, requests: int, scale: Scale, page_size: int, tenants: int = 1) -> Workload:
-    """Expand the first `requests` requests of `trace`; `TraceError` if it has none or is malformed."""
-    chosen = tuple(islice(expand(read_mooncake(trace), scale, tenants), requests))
+def load_workload(
+    trace: Path, *, requests: int, scale: Scale, page_size: int, tenants: int = 1, trace_format: Format | None = None
+) -> Workload:
+    """Expand the first `requests` requests of `trace`; `TraceError` if it has none, or is malformed, or in pieces."""
+    try:
+        chosen = tuple(islice(expand(read_trace(trace, trace_format), scale, tenants), requests))
+    except ScaleError as error:
+        raise TraceError(trace, 0, "another scale", str(error)) from error
     if not chosen:
         raise TraceError(trace, 0, "at least one request", "none")
     bounds = [Unbounded(page_size) for _ in range(tenants)]

@@ -1,0 +1,116 @@
+"""The prefixes that a trace has shown so far: how far a prompt was seen, since when, and what came in between.
+
+It owns one entry per distinct prefix of whole blocks, known by a 64-bit fingerprint of its ids. Prefixes that were
+seen are closed towards the front, so the first unseen one is found by halving.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stagehold.serving.words import scramble
+
+Ints = npt.NDArray[np.int64]
+_STEP = np.uint64(0x9E3779B97F4A7C15)  # odd, so that no power of it vanishes
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a prompt met: `known` leading blocks seen before, the last of them first at `produced_ms`.
+
+    `distances` are blocks of other prefixes that were used since those blocks were used last, `blocks` how many of
+    the known ones have each distance.
+    """
+
+    known: int
+    produced_ms: int
+    distances: Ints
+    blocks: Ints
+
+
+NOTHING = np.zeros(0, dtype=np.int64)
+
+
+class Prefixes:
+    """Every distinct prefix with its first and its latest use."""
+
+    def __init__(self) -> None:
+        self._places: dict[int, int] = {}
+        self._powers = np.zeros(0, dtype=np.uint64)
+        self._last = NOTHING
+        self._born = NOTHING
+        self._latest = Fenwick()
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def use(self, blocks: Sequence[int], arrival_ms: int) -> Use:
+        """A prompt of these whole blocks arrives; arrivals do not go back."""
+        prints = self._fingerprints(blocks)
+        known = bisect_left(prints, True, key=lambda one: one not in self._places)
+        number = self._latest.append()
+        found = self._met(np.fromiter(map(self._places.__getitem__, prints[:known]), np.int64, known), number)
+        self._add(prints[known:], arrival_ms, number)
+        return found
+
+    def _met(self, places: Ints, number: int) -> Use:
+        if not len(places):
+            return Use(0, 0, NOTHING, NOTHING)
+        since, blocks = np.unique(self._last[places], return_counts=True)
+        distances = np.array([len(self) - self._latest.upto(last) for last in since.tolist()], dtype=np.int64)
+        for last, count in zip(since.tolist(), blocks.tolist(), strict=True):
+            self._latest.add(last, -count)
+        self._latest.add(number, len(places))
+        self._last[places] = number
+        return Use(len(places), int(self._born[places[-1]]), distances, blocks.astype(np.int64))
+
+    def _add(self, prints: list[int], arrival_ms: int, number: int) -> None:
+        first, count = len(self._places), len(prints)
+        self._places.update(zip(prints, range(first, first + count), strict=True))
+        if first + count > len(self._last):
+            more = np.zeros(max(count, len(self._last)), dtype=np.int64)
+            self._last, self._born = np.concatenate((self._last, more)), np.concatenate((self._born, more))
+        self._last[first : first + count] = number
+        self._born[first : first + count] = arrival_ms
+        self._latest.add(number, count)
+
+    def _fingerprints(self, blocks: Sequence[int]) -> list[int]:
+        """One number for each prefix: a sum over its ids in which each place has a weight of its own."""
+        count = len(blocks)
+        if count > len(self._powers):
+            self._powers = np.cumprod(np.full(2 * count, _STEP, dtype=np.uint64), dtype=np.uint64)
+        words = scramble(np.fromiter(blocks, np.uint64, count)) * self._powers[:count]
+        found: list[int] = np.cumsum(words, dtype=np.uint64).tolist()
+        return found
+
+
+class Fenwick:
+    """Counts by place with sums over the places before, places being added at the end."""
+
+    def __init__(self) -> None:
+        self._tree = [0]
+
+    def append(self) -> int:
+        """A new place with nothing at it; returns it, from 1."""
+        place = len(self._tree)
+        self._tree.append(self.upto(place - 1) - self.upto(place - (place & -place)))
+        return place
+
+    def add(self, place: int, count: int) -> None:
+        """Add `count` at a place."""
+        while place < len(self._tree):
+            self._tree[place] += count
+            place += place & -place
+
+    def upto(self, place: int) -> int:
+        """What the places from 1 to `place` have in all."""
+        total = 0
+        while place:
+            total += self._tree[place]
+            place &= place - 1
+        return total

@@ -1,0 +1,60 @@
+"""What docs/lab.md tells people to type is typed here, and its examples and figures are held to."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from stagehold.cli.main import app
+from stagehold.lab.stats import trace_stats
+from stagehold.lab.traces import Format, read_trace, shipped_trace
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "lab.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+
+
+def test_every_command_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of the page, in a folder of this test's own, on the trace that comes with the package."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conversation.jsonl.gz").write_bytes(shipped_trace().read_bytes())
+    for line in "".join(blocks("sh")).splitlines():
+        program, *words = shlex.split(line)
+        assert program == "stagehold"
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, f"{line}: {done.output}"
+        assert done.stdout, line
+        if "--json" in words:
+            json.loads(done.stdout)
+
+
+def test_the_example_of_our_format_is_one(tmp_path: Path) -> None:
+    """The lines of the page are a trace, in which the second prompt shares two blocks of the first."""
+    (tmp_path / "t.jsonl").write_text(blocks("json")[0])
+
+    assert [3, 4] == [len(request.blocks) for request in read_trace(tmp_path / "t.jsonl")]
+    assert 128 == trace_stats(read_trace(tmp_path / "t.jsonl"), tmp_path).ideal_hit_tokens
+
+
+def test_every_format_is_told_of() -> None:
+    """A reader that is added is added to the page."""
+    assert all(f"| `{name}` |" in PAGE for name in Format)
+
+
+def test_the_figures_of_the_page() -> None:
+    """As `trace stats` prints them for the shipped trace."""
+    found = trace_stats(read_trace(shipped_trace()), shipped_trace())
+
+    assert "that is 2,273 of 12,030 requests at\n120 s and 25 at 5 s" in PAGE
+    assert (2_273, 25, 12_030) == (
+        found.produced_within[120],
+        found.produced_within[5],
+        found.requests_with_a_hit,
+    )
