@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 CARD = ("specs", "machines", "cache", "kernels", "lifecycle")
 TRACE = "stagehold/lab/data/mooncake/conversation_trace.jsonl.gz"
+SHIPPED = (TRACE, "stagehold/lab/data/miniswe/sessions.jsonl.gz")
 
 
 @pytest.fixture(name="built", scope="module")
@@ -82,14 +83,14 @@ def test_the_wheel_installs_only_the_package(built: Path) -> None:
 
 
 def test_the_wheel_is_whole(built: Path) -> None:
-    """Every module, the type marker, the trace and its licence are inside, each once."""
+    """Every module, the type marker, what others made and its licences are inside, each once."""
     names = wheel_names(built)
     package = ROOT / "src" / "stagehold"
     modules = {p.relative_to(package.parent).as_posix() for p in package.rglob("*.py")}
 
     assert len(names) == len(set(names))
     assert modules <= set(names)
-    assert {"stagehold/py.typed", TRACE, TRACE.rsplit("/", 1)[0] + "/LICENSE"} <= set(names)
+    assert {"stagehold/py.typed", *(f"{file.rsplit('/', 1)[0]}/LICENSE" for file in SHIPPED), *SHIPPED} <= set(names)
 
 
 def test_the_sdist_follows_no_link(built: Path) -> None:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pytest
 from typer.testing import CliRunner, Result
 
+from stagehold import Namespace
 from stagehold.cli.demo import _lines, _told
 from stagehold.cli.main import app
 from stagehold.lab.demo.prompts import Kind, shipped_sessions
 from stagehold.lab.demo.report import DemoReport
+
+DOCS = (Path(__file__).resolve().parents[2] / "docs" / "demo.md").read_text(encoding="utf-8")
 
 
 def run(*arguments: object) -> Result:
@@ -19,7 +26,8 @@ def run(*arguments: object) -> Result:
 
 def test_json_has_the_agreed_fields_and_nothing_else(tmp_path: Path) -> None:
     """One object on standard output, progress beside it; logs that verify and diagrams are left."""
-    done = run("demo", "--random", "--share", 0.08, "--folder", tmp_path, "--json")
+    (command,) = re.findall(r"^stagehold (demo .*)$", DOCS, flags=re.MULTILINE)
+    done = run(*command.split(), "--folder", tmp_path)
 
     found = json.loads(done.stdout)
     assert 0 == done.exit_code, done.stderr
@@ -35,6 +43,20 @@ def test_json_has_the_agreed_fields_and_nothing_else(tmp_path: Path) -> None:
     assert "<html" in (tmp_path / "demo.html").read_text().lower()
     for name in ("demo-before", "demo-after", "demo-after.dropped"):
         assert 0 == run("audit", "verify", tmp_path / f"{name}.jsonl").exit_code
+
+
+def test_the_docs_program_serves(capsys: pytest.CaptureFixture[str]) -> None:
+    """What the page says of other models is typed here, and a request goes through."""
+    (program,) = re.findall(r"^```python\n(.*?)^```", DOCS, flags=re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {}
+    exec(compile(program, "docs/demo.md", "exec"), names)
+
+    names["scheduler"].submit("r", np.arange(100, dtype=np.uint32), Namespace("m"), 2)
+    done = [names["scheduler"].step() for _ in range(2)]
+    names["engine"].close()
+
+    assert ["r"] == done[-1].finished
+    assert "" == capsys.readouterr().out
 
 
 ENGINE = {"compared": 5, "wrong": 0, "unknown": 0, "bytes": 10**9, "violations": 0}

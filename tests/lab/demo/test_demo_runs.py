@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -78,22 +79,29 @@ def hidden(folder: Path) -> list[Path]:
     return list(folder.rglob(".new-*"))
 
 
+class Right(NamedTuple):
+    """What a run gives that nobody disturbs: its pass, its logits, and the folder with its store and digests."""
+
+    found: dict[str, Any]
+    logits: dict[str, Any]
+    folder: Path
+
+
 @pytest.fixture(name="right", scope="module")
-def _right(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a run gives that nobody disturbs, and its logits."""
+def _right(tmp_path_factory: pytest.TempPathFactory) -> Right:
     one = spec(tmp_path_factory.mktemp("right"))
-    return ended(one)["passes"]["cold"], logits(one)
+    return Right(ended(one)["passes"]["cold"], logits(one), Path(one.store).parent)
 
 
-def same_again(folder: Path, right: tuple[dict[str, Any], dict[str, Any]], kills: int, seed: int) -> int:
+def same_again(folder: Path, right: Right, kills: int, seed: int) -> int:
     """Kill so often, at random moments of the pass, on one store; then run to the end. Returns hits from the store."""
     draw = random.Random(seed)
     done = sum(killed(spec(folder), draw.uniform(0.0, 0.5)) for _ in range(kills))
     last = spec(folder, 2, passes=("restart",))
     found = ended(last)
-    passes = {"cold": right[0], "restart": found["passes"]["restart"]}
+    passes = {"cold": right.found, "restart": found["passes"]["restart"]}
 
-    equal, largest = compared(passes, {**right[1], **logits(last)})
+    equal, largest = compared(passes, {**right.logits, **logits(last)})
 
     assert done >= kills / 2, "the kills came too late to mean anything"
     assert equal
@@ -103,20 +111,20 @@ def same_again(folder: Path, right: tuple[dict[str, Any], dict[str, Any]], kills
     return sum(one["store_hit_tokens"] for one in found["passes"]["restart"]["records"])
 
 
-def test_a_killed_demo_started_again_gives_the_same(tmp_path: Path, right: Any) -> None:
+def test_a_killed_demo_started_again_gives_the_same(tmp_path: Path, right: Right) -> None:
     """Killed in the middle of a pass, then run on what the store had: same answers and logits, nothing left over."""
     assert same_again(tmp_path, right, kills=1, seed=os.getpid()) >= 0
 
 
 @pytest.mark.soak
-def test_ten_kills_change_nothing(tmp_path: Path, right: Any) -> None:
+def test_ten_kills_change_nothing(tmp_path: Path, right: Right) -> None:
     """Ten kills in a row on one store, and what they left is used."""
     assert same_again(tmp_path, right, kills=10, seed=7) > 0
 
 
-def test_damaged_pages_are_computed_again(tmp_path: Path, right: Any) -> None:
+def test_damaged_pages_are_computed_again(tmp_path: Path, right: Right) -> None:
     """A bit that flips in each stored page costs time and nothing else."""
-    ended(spec(tmp_path))
+    shutil.copytree(right.folder / "store", tmp_path / "store")
     for path in (tmp_path / "store" / "pages").rglob("*"):
         if path.is_file():
             raw = bytearray(path.read_bytes())
@@ -125,17 +133,17 @@ def test_damaged_pages_are_computed_again(tmp_path: Path, right: Any) -> None:
     last = spec(tmp_path, 2, passes=("restart",))
     found = ended(last)["passes"]["restart"]
 
-    equal, largest = compared({"cold": right[0], "restart": found}, {**right[1], **logits(last)})
+    equal, largest = compared({"cold": right.found, "restart": found}, {**right.logits, **logits(last)})
 
     assert equal
     assert largest <= ROUNDING
     assert 0 == found["records"][0]["store_hit_tokens"]
 
 
-def test_pages_under_another_s_digest_are_told(tmp_path: Path) -> None:
+def test_pages_under_another_s_digest_are_told(tmp_path: Path, right: Right) -> None:
     """The comparison can fail: digests dealt to other pages make every page taken over a wrong one."""
-    ended(spec(tmp_path))
-    digests = orjson.loads((tmp_path / "digests.json").read_bytes())
+    shutil.copytree(right.folder / "store", tmp_path / "store")
+    digests = orjson.loads((right.folder / "digests.json").read_bytes())
     names = sorted(digests)
     (tmp_path / "digests.json").write_bytes(
         orjson.dumps({name: digests[other] for name, other in zip(names, names[1:] + names[:1], strict=True)})

@@ -19,6 +19,8 @@ CHUNK_TOKENS = 512
 POOL_SHARE = 0.85
 STAGING_RATIO = 2.0
 SPARE_PAGES = 2
+LEAST_PAGES = 16
+"""A window's pool must hold a chunk, 8 pages, and some windows."""
 TICKS = 100_000
 """Waits are for bytes that are on their way, on a machine that may be slow; the store's threads pace the loop."""
 
@@ -57,7 +59,7 @@ class Spec:
 def config_of(prompts: Sequence[Prompt], answer_tokens: int, layout: ModelLayout) -> EngineConfig:
     """An engine whose device pool holds most of the prompts' pages, or the largest request and a little."""
     largest = max(len(prompt.tokens) for prompt in prompts) + answer_tokens
-    least = -(-largest // PAGE) + SPARE_PAGES
+    least = max(LEAST_PAGES, -(-largest // PAGE) + SPARE_PAGES)
     device = max(least, int(POOL_SHARE * distinct_pages(prompts, PAGE)))
     return EngineConfig(
         **options_of(layout, device_pages=device, staging_pages=int(STAGING_RATIO * device)),
