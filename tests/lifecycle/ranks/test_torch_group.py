@@ -16,7 +16,7 @@ TIMEOUT = 3.0
 PROGRAM = """
 import json, os, sys, time
 import numpy as np
-from stagehold import StageholdError, TorchGroup
+from stagehold import StageholdError, TorchGroup, staged
 from stagehold.testing.hand import Hand
 
 rank, size, port, act = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
@@ -31,9 +31,9 @@ class Counted:
         return getattr(self.inner, name)
 
 
-def serve(group):
+def serve(group, whole=None):
     group._links = counted = Counted(group._links)
-    hand = Hand(engine_options={"group": group})
+    hand = Hand(engine_options={"group": whole or group})
     handles = []
     for number in range(60):
         tokens = hand.prompt(8, number % 5 + 1)
@@ -74,6 +74,11 @@ try:
         group.close()
         group = TorchGroup.join("127.0.0.1", port, rank, size, timeout_seconds=TIMEOUT, name="serving")
         told = serve(group)
+    elif act == "stages":
+        stage, place = divmod(rank, 2)
+        own = TorchGroup.join("127.0.0.1", port, place, 2, timeout_seconds=TIMEOUT, name=f"stage {stage}")
+        told = serve(own, staged(own, group, stage, stages=2, lag=3))
+        own.close()
     elif act == "window":
         other = TorchGroup.join("127.0.0.1", port, rank, size, timeout_seconds=TIMEOUT, name="windows")
         other.exchange(np.arange(20 + rank))
@@ -135,6 +140,16 @@ def test_engines_in_processes_make_one_collective_a_tick(ranks) -> None:
     """All-reduces and nothing else, as many as ticks; the shortest rank's hits, and equal digests."""
     started = ranks(3, "serve")
     told = [started.said(rank) for rank in range(3)]
+    for one in told:
+        assert ["allreduce"] * one["ticks"] == one["calls"]
+    assert 1 == len({one["digest"] for one in told})
+    assert told[0]["spliced"] > 0
+
+
+def test_stages_in_processes_make_one_collective_a_tick_each_and_record_the_same(ranks) -> None:
+    """Two stages of two ranks; what passes between the stages is sent, not reduced."""
+    started = ranks(4, "stages")
+    told = [started.said(rank) for rank in range(4)]
     for one in told:
         assert ["allreduce"] * one["ticks"] == one["calls"]
     assert 1 == len({one["digest"] for one in told})
