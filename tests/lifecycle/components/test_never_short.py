@@ -53,8 +53,8 @@ class Traffic:
         self.number = 0
 
     def arrive(self) -> None:
-        shared = self.draw(st.integers(0, 12), "shared pages")
-        pages = self.draw(st.integers(max(1, shared), 16), "prompt pages")
+        pages = self.draw(st.sampled_from((16, 12, 6, 1)), "prompt pages")
+        shared = self.draw(st.sampled_from((pages, pages // 2, 0)), "shared pages")
         new = self.draw(st.integers(1, 6 * self.page), "new tokens")
         self.number += 1
         tokens = self.hand.prompt(pages, self.number, shared=shared, tail=1)
@@ -82,16 +82,20 @@ class Traffic:
         most = min(self.chunk, prompt) if prompt > 0 else min(self.page, self.left[handle] - data.n_tokens)
         if most < 1:
             return
-        tokens = self.draw(st.integers(1, most), "tokens")
+        tokens = self.draw(st.sampled_from((most, max(1, most - 1), 1)), "tokens")
         ids = [] if prompt > 0 else [7] * (data.n_tokens + tokens - data.chain.n_tokens)
         found = self.hand.engine.extend(handle, tokens, ids or None)
         assert isinstance(found, Extension), found
+
+    def compute(self) -> None:
+        self.extend()
+        self.publish()
 
     def publish(self) -> None:
         handle = self.pick()
         data = self.hand.machine(handle).data
         known = min(data.n_tokens, data.chain.n_tokens)
-        self.hand.engine.publish(handle, known - self.draw(st.integers(0, min(known, 2 * self.page)), "held back"))
+        self.hand.engine.publish(handle, known - min(known, self.draw(st.sampled_from((0, self.page)), "held back")))
 
     def end(self) -> None:
         handle = self.pick()
@@ -114,7 +118,7 @@ class Traffic:
     def act(self) -> None:
         acts = [self.arrive, self.visit, self.tick]
         if self.running:
-            acts += [self.extend, self.extend, self.extend, self.publish, self.publish, self.end]
+            acts += [*[self.compute] * 4, self.extend, self.publish, self.end]
         self.draw(st.sampled_from(acts), "act")()
         self.hand.core.tree.check()
         for stock in self.hand.core.stocks.others:
