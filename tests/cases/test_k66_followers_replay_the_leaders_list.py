@@ -13,6 +13,7 @@ import pytest
 
 from stagehold import Diverged, RankLost
 from stagehold.cache.stores.simulated import Delays, SimulatedStore
+from stagehold.lifecycle.facts import TAIL
 from stagehold.lifecycle.ranks.pipeline import LaterStage
 from stagehold.testing.hand import Hand
 from stagehold.testing.ranks import in_stages, values
@@ -63,7 +64,7 @@ def test_a_follower_that_acts_on_its_own_completions_is_caught(monkeypatch: pyte
 
     def own(self: Any, facts: Any) -> Any:
         record = real(self, facts)
-        record[: (len(facts) - 14) // 3] = facts[: (len(facts) - 14) // 3]
+        record[: (len(facts) - TAIL) // 3] = facts[: (len(facts) - TAIL) // 3]
         return record
 
     monkeypatch.setattr(LaterStage, "exchange", own)
