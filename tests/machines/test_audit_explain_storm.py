@@ -5,6 +5,7 @@ The World looks at the live tree, at its own clocks and at what `commit` gave ba
 
 from __future__ import annotations
 
+import random
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +21,16 @@ from stagehold.machines.records import HandleKey
 from stagehold.specs.hold import HoldState
 from stagehold.specs.request import RequestState
 from stagehold.testing.guests import Guest
+from stagehold.testing.scenes import anchored, crowd
 from stagehold.testing.storm import Storm, storm_shape
 from stagehold.testing.visiting import Ending
 from stagehold.testing.watched import Delivers
 from stagehold.testing.world import World
 
 S = RequestState
-SEEDS, REQUESTS = range(6), 90
+SEEDS, REQUESTS = range(10), 50
+SCENES = 5
+"""Before each storm: so often an anchor is made to go, and siblings are made to meet."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,8 @@ class WatchingWorld(World):
         self.reused: dict[Handle, tuple[int, int, int, Cause | None]] = {}
         self.many_steps: set[Handle] = set()
         """Guests whose last reason the World cannot name: a tick took them further than it can see from outside."""
+        self.parked: dict[int, int] = {}
+        """By hold: the tick in which it was first seen parked."""
         self.crowds: dict[int, tuple[int, int, int]] = {}
         """By tick: pages that holds span, lookups in flight, requests that run."""
 
@@ -95,6 +101,9 @@ class WatchingWorld(World):
         super().tick(retries)
         self.crowds[self.tick_number] = self.core.hold_pages, self.core.ledger.totals["query"], self.core.committed
         after = self.stands()
+        for stand in after.values():
+            if stand.hold_state is HoldState.PARKED:
+                self.parked.setdefault(stand.hold, self.tick_number)
         for guest in self.guests:
             if guest.handle in before:
                 self._ticked(guest, before[guest.handle], after[guest.handle])
@@ -108,6 +117,11 @@ class WatchingWorld(World):
                 self.note(guest, Cause.MISS, 0, visit=False)
         elif was.state in (S.LOOKUP, S.RETRY) and (now.hold or now.state is S.COVERED):
             self.why[guest.handle] = None
+            if now.hold_state is HoldState.READY:  # it joined what was ready in the same tick, perhaps a part of it
+                self.many_steps.add(guest.handle)
+        elif was.state is S.RETRY and now.state is S.CAPPED:
+            assert now.issues == self.core.limits.issue_limit, "a request was capped with launches left"
+            self.note(guest, Cause.LAUNCHES_SPENT, 0, visit=False)
         elif was.state in (S.QUEUED, S.RETRY) and now.state is S.RETRY and now.issues > was.issues:
             full = self.core.hold_pages >= self.core.config.load_limit_pages
             if now.issues == was.issues + 1 and (self.core.store_open or full):
@@ -120,12 +134,22 @@ class WatchingWorld(World):
                 self.note(guest, Cause.FETCHED_SHORT, was.tokens - now.tokens, visit=False)
             elif now.state is S.RETRY:
                 self.note(guest, Cause.FETCH_FAILED, was.tokens, visit=False)
+        elif was.state is S.STAGED and was.hold_state is HoldState.READY and now.state is S.RETRY:
+            self.note(guest, Cause.READY_LIMIT, was.tokens, visit=False)
         elif was.state is S.STAGED and was.hold_state is HoldState.PARKED and not now.hold:
-            covered = self.live(guest, was.last) >= was.last
-            lost = self.live(guest, was.last) < was.start
-            assert covered or lost, "a parked hold was given up for no reason that the World can see"
-            cause = Cause.TREE_COVERS_AT_IO if covered else Cause.ANCHOR_GONE_AT_IO
-            self.note(guest, cause, was.tokens, visit=False)
+            self.note(guest, self._unparked(guest, was), was.tokens, visit=False)
+
+    def _unparked(self, guest: Guest, was: Stand) -> Cause:
+        """Why a parked hold was given up, as the tree, the clock and the store show."""
+        live = self.live(guest, was.last)
+        if live >= was.last:
+            return Cause.TREE_COVERS_AT_IO
+        if live < was.start:
+            return Cause.ANCHOR_GONE_AT_IO
+        if self.tick_number - self.parked[was.hold] >= self.core.limits.park_limit:
+            return Cause.PARK_LIMIT
+        assert self.core.store_open, "a parked hold was given up for no reason that the World can see"
+        return Cause.STORE_WENT_DOWN
 
     # Visits
 
@@ -138,7 +162,7 @@ class WatchingWorld(World):
         was, now = before[guest.handle], after[guest.handle]
         if was.state is S.COVERED and now.issues > was.issues:  # it had shrunk, and was launched again
             self.why[guest.handle] = None if now.hold else Cause.SHRANK
-        if now.issues > was.issues and now.state is S.CAPPED:  # and not waited for, all in one visit
+        if now.issues > was.issues and now.state in (S.CAPPED, S.RETRY):  # and more, all in one visit
             self.many_steps.add(guest.handle)
         for other in self.guests:
             stood = before[other.handle]
@@ -169,10 +193,18 @@ class WatchingWorld(World):
     def _commit(self, guest: Guest, plan: Plan, delivers: Delivers) -> None:
         before = self.stands()
         was = before[guest.handle]
+        why = self.why.get(guest.handle)
         if was.state in (S.QUEUED, S.LOOKUP):
             self.why[guest.handle] = Cause.NOT_LAUNCHED if was.state is S.QUEUED else Cause.UNANSWERED
+        elif was.hold and delivers is Delivers.NONE:
+            self.why[guest.handle] = Cause.UNDELIVERED
         super()._commit(guest, plan, delivers)
-        if guest.running and was.hold:
+        if not guest.running:
+            self.why[guest.handle] = why
+            if was.hold and self._stand(guest.handle).state is S.CAPPED:
+                assert delivers is Delivers.SOME, "a commit capped a request that was delivered all or nothing"
+                self.note(guest, Cause.PARTIAL, was.tokens, visit=True)
+        if guest.running and was.hold and delivers is not Delivers.NONE:
             for other in self.guests:
                 if other is not guest and before[other.handle].hold == was.hold:
                     self.note(other, Cause.SIBLING, before[other.handle].tokens, visit=True)
@@ -188,6 +220,10 @@ def stormed(seed: int, requests: int, folder: Path) -> tuple[WatchingWorld, dict
     """A storm that the World watched, and what its log explains of every attempt."""
     storm = Storm(seed, requests)
     storm.world = world = WatchingWorld(seed)
+    dice = random.Random(f"scenes {seed}")
+    for _ in range(SCENES):
+        anchored(world, dice)
+        crowd(world, dice)
     storm.run()
     path = folder / f"{seed}.jsonl"
     with AuditLog(path) as log:
