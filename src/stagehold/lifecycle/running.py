@@ -117,9 +117,12 @@ class Running:
         self.offers.published(data, first, last)
 
     def _give(self, stock: Stock, data: RequestData, first: int, last: int, upto: int) -> list[int]:
-        """Slots of another component for the pages that are published; a copy of a state, where there is room."""
+        """Slots of another component for the pages that are published; a copy of a state, where there is room.
+
+        Where room for more tokens was given meanwhile, the state may have moved on: it is not that of the last page.
+        """
         core, share = self.core, data.shares[stock.name]
-        fresh = share.fresh(whole=upto == last * core.config.page_size)
+        fresh = share.fresh(whole=upto == last * core.config.page_size == data.n_tokens)
         if not core.stocks.part(stock.name).fits(fresh, core.room_of(stock)):
             fresh = 0
         given = share.give(first, last, core.allocate(stock, fresh))
