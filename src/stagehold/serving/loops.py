@@ -16,7 +16,7 @@ import numpy as np
 from stagehold import Admission, Engine, Handle, Namespace, NoRoom, Plan
 from stagehold.serving.pattern import Tokens
 from stagehold.serving.runner import Runner, Work
-from stagehold.serving.scheduler import Admitted, Pass
+from stagehold.serving.scheduler import Admitted, Pass, page_table
 
 
 @dataclass(slots=True, eq=False)
@@ -107,8 +107,9 @@ class PrefillLoop:
         granted = self._engine.extend(prompt.handle, length - hit)
         assert not isinstance(granted, NoRoom), granted
         slots = np.asarray(self._engine.page_slots(prompt.handle), dtype=np.int64)
+        others = {part.name: page_table(self._engine, prompt.handle, part) for part in self._engine.config.components}
         self._runner.forward(
-            [Work(prompt.handle.rid, prompt.namespace, prompt.tokens, hit, length, 0, reused=hit, slots=slots)]
+            [Work(prompt.handle.rid, prompt.namespace, prompt.tokens, hit, length, 0, hit, slots, others)]
         )
         self._engine.publish(prompt.handle, length)
         self._travelling.append(prompt)

@@ -16,7 +16,7 @@ import xxhash
 
 from stagehold import Namespace
 from stagehold.cache.components.full import SPINE
-from stagehold.serving.pattern import Layout, Pattern, Slots, Tokens
+from stagehold.serving.pattern import Comparison, Layout, Pattern, Slots, Tokens
 from stagehold.serving.words import VOCABULARY, scramble
 
 
@@ -55,18 +55,30 @@ class Runner(Protocol):
         """Read KV without computing any: the last look at a request that ends."""
 
 
+class KnownPart(Protocol):
+    """Known bytes of one component beside the one that carries the tree."""
+
+    def compare(self, work: Work) -> Comparison:
+        """Look at all that a forward of this work reads."""
+
+    def write(self, work: Work) -> None:
+        """What the forward leaves behind."""
+
+
 class PatternRunner:
     """Stands for a model on bytes that are a function of (namespace, layer, K or V, token, position).
 
-    `pool` is the engine's device tensor, uint8 [parts, slots, page_part_bytes].
+    `pool` is the engine's device tensor, uint8 [parts, slots, page_part_bytes]; `others` are known bytes of the
+    components beside it, see `known_parts`. Their bytes count as its own do, and so do those that are missing.
     """
 
-    def __init__(self, layout: Layout, pool: torch.Tensor) -> None:
+    def __init__(self, layout: Layout, pool: torch.Tensor, others: Sequence[KnownPart] = ()) -> None:
         self.layout = layout
         self.compared_bytes = 0
         self.wrong_bytes = 0
         self.phantom_tokens = 0
         self._pool = pool
+        self._others = others
         self._patterns: dict[Namespace, Pattern] = {}
 
     def forward(self, batch: Sequence[Work]) -> list[int]:
@@ -76,15 +88,23 @@ class PatternRunner:
             self.read(work)
             pattern = self._pattern(work.namespace)
             pattern.fill(self._pool, work.slots, work.tokens[work.first : work.last], work.first)
+            for part in self._others:
+                part.write(work)
             answers.append(_next_token(work.rid, work.last))
         return answers
 
     def read(self, work: Work) -> None:
-        """Compare what is read for the first time; wrong bytes under `reused` tokens make those phantoms."""
-        if work.unread >= work.first:
-            return
-        tokens = work.tokens[work.unread : work.first]
-        found = self._pattern(work.namespace).compare(self._pool, work.slots, tokens, work.unread)
+        """Compare what is read for the first time, and of other components all that is read.
+
+        Wrong bytes under `reused` tokens make those phantoms.
+        """
+        if work.unread < work.first:
+            tokens = work.tokens[work.unread : work.first]
+            self._count(work, self._pattern(work.namespace).compare(self._pool, work.slots, tokens, work.unread))
+        for part in self._others:
+            self._count(work, part.compare(work))
+
+    def _count(self, work: Work, found: Comparison) -> None:
         self.compared_bytes += found.compared_bytes
         self.wrong_bytes += found.wrong_bytes
         self.phantom_tokens += sum(position < work.reused for position in found.wrong_positions)

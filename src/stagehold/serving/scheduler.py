@@ -123,6 +123,8 @@ class Scheduler:
         self._token_budget = token_budget
         self._running_limit = running_limit
         self._defer = defer
+        self._keeps_states = any(not part.windowed for part in engine.config.components)
+        self._piece = engine.config.chunk_tokens or token_budget
         self._flights: deque[list[Landing]] = deque([] for _ in range(in_flight))
         self._waiting: deque[Request] = deque()
         self._running: list[Request] = []
@@ -175,7 +177,7 @@ class Scheduler:
     def _go_on(self, batch: list[tuple[Request, int]], budget: int, done: Pass) -> int:
         """Running requests, oldest first: one token to decode, or the next chunk of the prompt."""
         for request in list(self._running):
-            count = 0 if request.answered else min(budget, request.known - request.computed)
+            count = 0 if request.answered else min(budget, self._piece, request.known - request.computed)
             if count and request in self._running and self._extend(request, count, done):
                 batch.append((request, count))
                 budget -= count
@@ -224,7 +226,7 @@ class Scheduler:
         self._waiting.extendleft(reversed(passed_over))
 
     def _visit(self, request: Request, budget: int, done: Pass) -> tuple[_Visit, int]:
-        plan = self._engine.select(request.handle, budget)
+        plan = self._engine.select(request.handle, min(budget, self._piece))
         if isinstance(plan, Skip):
             return _Visit.PASSED_OVER, 0
         admission = self._engine.commit(plan)
@@ -248,6 +250,10 @@ class Scheduler:
     def _run(self, batch: list[tuple[Request, int]], done: Pass) -> list[Landing]:
         """The forward pass: KV and answers are on the device, in the order in which batches were sent off."""
         answers = self._runner.forward([self._work(request, count) for request, count in batch])
+        for request, count in batch if self._keeps_states else ():
+            # Before anything more is sent off: a checkpoint is a copy of the state as it stands.
+            if request.computed + count <= request.prefill:
+                self._engine.publish(request.handle, request.computed + count)
         landings = []
         for (request, count), token in zip(batch, answers, strict=True):
             request.read = request.computed
@@ -284,10 +290,11 @@ class Scheduler:
             request.read,
             request.reused,
             slots,
-            {part.name: self._others(request, part, len(slots)) for part in self._engine.config.components},
+            {part.name: page_table(self._engine, request.handle, part) for part in self._engine.config.components},
         )
 
-    def _others(self, request: Request, part: ComponentConfig, pages: int) -> Slots:
-        """A slot for each page of another component; one that computes in a single slot has it at every page."""
-        slots = np.asarray(self._engine.page_slots(request.handle, part.name), dtype=np.int64)
-        return slots if part.windowed else np.repeat(slots, pages)
+
+def page_table(engine: Engine, handle: Handle, part: ComponentConfig) -> Slots:
+    """A slot for each page of another component; one that computes in a single slot has it at every page."""
+    slots = np.asarray(engine.page_slots(handle, part.name), dtype=np.int64)
+    return slots if part.windowed else np.repeat(slots, len(engine.page_slots(handle)))
