@@ -35,7 +35,6 @@ UNREACHABLE: Mapping[str, str] = {
     "residency.staging.evict_host.TOMBSTONE": HOST_TIER,
     "residency.staging.evict_host.DELETE": HOST_TIER,
     "residency.tombstone.stage": HOST_TIER,
-    "tick.agreeing.timeout": "one rank waits for nobody",
 }
 """Rows that the suite cannot take, with the reason; at most twelve, and none of them may turn out to be taken."""
 
