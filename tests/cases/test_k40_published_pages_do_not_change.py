@@ -63,11 +63,11 @@ def test_the_second_page_of_one_key_is_given_up(hand):
 def overwriting_keep(core, keep):
     """Planted: a tier that brings its pages up to date in place."""
 
-    def keep_newest(self, keys, pages, *, read=True):
+    def keep_newest(self, keys, pages, **more):
         for key, page in zip(keys, pages, strict=True):
             if key in self._pages:
-                core().tensors.page(self._pages[key])[:] = core().tensors.page(page)
-        keep(self, keys, pages, read=read)
+                core().tensors.page(self._pages[key].page)[:] = core().tensors.page(page)
+        keep(self, keys, pages, **more)
 
     return keep_newest
 

@@ -4,19 +4,25 @@ In `cache` mode staging is a tier: verified pages pass to it when their hold or 
 wanted. In `buffer_only` the same shelf is a cache in spare staging: what was read from the store is kept, what was
 written to it only until something that was read wants the place, unless it is read first. A page that somebody else
 also owns (a hold over resident pages, a put under way) cannot be reclaimed; otherwise the least recently used page
-goes first, and of one prefix its end before its head, since the end is of no use without it.
+goes first, and of a prefix its end before its head, since the end is of no use without it.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from stagehold.cache.keys import Chain
 from stagehold.cache.pools import StagingPool
 
-Shelf = OrderedDict[bytes, int]
-"""Page key to staging page, the first to go first."""
+
+@dataclass(slots=True)
+class _Page:
+    page: int
+    before: bytes  # key of the page in front of it, resident or not
+    used: int
+    around: bool  # written and not read since: it passes by
 
 
 class HostTier:
@@ -30,104 +36,147 @@ class HostTier:
         self._staging = staging
         self._tier = tier
         self._spare = spare
-        self._pages: Shelf = OrderedDict()
-        self._around: Shelf = OrderedDict()  # written and not read since: they pass by, and go first
+        self._pages: dict[bytes, _Page] = {}
+        self._after: Counter[bytes] = Counter()  # key -> resident pages right behind it
+        # Pages with nothing resident behind them, the first to go first: those that pass by, then the others.
+        self._ends: tuple[OrderedDict[bytes, None], OrderedDict[bytes, None]] = (OrderedDict(), OrderedDict())
+        self._uses = 0
 
     def __len__(self) -> int:
-        return len(self._pages) + len(self._around)
+        return len(self._pages)
 
     def has(self, key: bytes) -> bool:
         """Whether the page of this key is resident; renews nothing."""
-        return key in self._pages or key in self._around
+        return key in self._pages
 
     def reach(self, chain: Chain, start: int, end: int, tag: bytes = b"") -> int:
         """The end of the run of resident pages that begins at page `start`; renews nothing.
 
         `tag` is what the keys of a component have behind the page key.
         """
-        if not len(self):
+        if not self._pages:
             return start
-        while start < end and self.has(chain.page_key(start) + tag):
+        while start < end and chain.page_key(start) + tag in self._pages:
             start += 1
         return start
 
     def borrow(self, keys: Sequence[bytes]) -> list[int]:
         """The staging pages of `keys` (all resident), with one more reference each; counts as use."""
-        pages = [self._at(key) for key in keys]
+        pages = [self._pages[key].page for key in keys]
         self._staging.share(pages)
-        for key, page in zip(reversed(keys), reversed(pages), strict=True):
-            self._around.pop(key, None)
-            self._pages[key] = page
-            self._pages.move_to_end(key)
+        for key in reversed(keys):
+            self._use(key)
         return pages
 
-    def _at(self, key: bytes) -> int:
-        page = self._pages.get(key)
-        return self._around[key] if page is None else page
+    def _use(self, key: bytes) -> None:
+        one = self._pages[key]
+        self._uses += 1
+        one.used = self._uses
+        if one.around:
+            self._ends[False].pop(key, None)
+            one.around = False
+        if not self._after[key]:
+            self._ends[True][key] = None
+            self._ends[True].move_to_end(key)
 
-    def keep(self, keys: Sequence[bytes], pages: Sequence[int], *, read: bool = True) -> None:
+    def keep(self, keys: Sequence[bytes], pages: Sequence[int], *, read: bool = True, before: bytes = b"") -> None:
         """Take over the caller's references; a page that is resident already, or finds no room, is given back.
 
-        `read`: they came from the store, or were asked for; a cache lets others pass by.
+        The keys follow each other on one path, behind the page of key `before`. `read`: they came from the store, or
+        were asked for; a cache lets others pass by.
         """
-        shelf = self._pages if read or self._tier else self._around
-        for key, page in zip(reversed(keys), reversed(pages), strict=True):
-            if read and key in self._around:
-                self._pages[key] = self._around.pop(key)
-            if self.has(key) or not (self._tier or self._spare):
+        if not (self._tier or self._spare):
+            self._staging.free(list(pages))
+            return
+        for key, page in zip(keys, pages, strict=True):
+            if key in self._pages:
                 self._staging.free([page])
+                if read:
+                    self._use(key)
             else:
-                shelf[key] = page
+                self._add(key, _Page(page, before, 0, around=not (read or self._tier)))
+            before = key
         if not self._tier:
             self._shrink()
 
+    def _add(self, key: bytes, one: _Page) -> None:
+        self._uses += 1
+        one.used = self._uses
+        self._pages[key] = one
+        self._after[one.before] += 1
+        for ends in self._ends:
+            ends.pop(one.before, None)
+        if not self._after[key]:
+            self._ends[not one.around][key] = None
+
     def _shrink(self) -> None:
         """Back to the share of what nobody else owns."""
-        most = int(self._spare * (self._staging.free_count + len(self)))
-        over = len(self) - most
-        for shelf, key in self._cold():
+        over = len(self) - int(self._spare * (self._staging.free_count + len(self)))
+        for key in self._cold() if over > 0 else ():
+            self._drop(key)
+            over -= 1
             if over <= 0:
                 return
-            self._staging.free([shelf.pop(key)])
-            over -= 1
 
-    def _cold(self) -> Iterator[tuple[Shelf, bytes]]:
-        """Pages with no owner but the tier, the first to go first; each may be taken off before the next is asked for.
+    def _drop(self, key: bytes) -> None:
+        """Give the page back. The one in front of it is an end now: it goes next, unless it was used since."""
+        one = self._pages.pop(key)
+        for ends in self._ends:
+            ends.pop(key, None)
+        self._after[one.before] -= 1
+        if not self._after[one.before]:
+            del self._after[one.before]
+            front = self._pages.get(one.before)
+            if front is not None:
+                ends = self._ends[not front.around]
+                ends[one.before] = None
+                ends.move_to_end(one.before, last=front.used > one.used)
+        self._staging.free([one.page])
 
-        Lent ones were used just now, so they stand last: one at the front is put where it belongs.
+    def _cold(self) -> Iterator[bytes]:
+        """Keys of pages with no owner but the tier, the first to go first; each is dropped before the next is wanted.
+
+        Ends first; what is left then lies in front of a page that is lent.
         """
-        for shelf in (self._around, self._pages):
-            for _ in range(len(shelf)):
-                key = next(iter(shelf))
-                if self._staging.references(shelf[key]) == 1:
-                    yield shelf, key
-                else:
-                    shelf.move_to_end(key)
+        for ends in self._ends:
+            lent = 0
+            while len(ends) > lent:
+                key = next(iter(ends))
+                if self._staging.references(self._pages[key].page) == 1:
+                    yield key
+                else:  # in use just now, so it belongs to the other end
+                    ends.move_to_end(key)
+                    lent += 1
+        for key in list(self._pages):
+            if self._staging.references(self._pages[key].page) == 1:
+                yield key
 
     @property
     def reclaimable(self) -> int:
         """Pages that nobody but the tier owns. A page with a second owner is always one that the tier lent."""
-        return len(self) - self._staging.shared
+        return len(self._pages) - self._staging.shared
 
     def reclaim(self, n: int) -> None:
         """Give back the pages that go first until staging has `n` free, or no reclaimable page is left."""
         if self._staging.free_count >= n:
             return
-        for shelf, key in self._cold():
-            self._staging.free([shelf.pop(key)])
+        for key in self._cold():
+            self._drop(key)
             if self._staging.free_count >= n:
                 return
 
     def keys(self) -> list[bytes]:
-        """Keys of the resident pages, the first to go first."""
-        return [*self._around, *self._pages]
+        """Keys of the resident pages: the ends, the first to go first, then the others in order of their coming."""
+        return list(dict.fromkeys((*self._ends[False], *self._ends[True], *self._pages)))
 
     def pages(self) -> list[int]:
-        """The staging pages, the first to go first."""
-        return [*self._around.values(), *self._pages.values()]
+        """The staging pages."""
+        return [one.page for one in self._pages.values()]
 
     def flush(self) -> None:
         """Give every page back."""
         self._staging.free(self.pages())
-        self._around.clear()
         self._pages.clear()
+        self._after.clear()
+        for ends in self._ends:
+            ends.clear()

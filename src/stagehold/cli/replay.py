@@ -14,7 +14,8 @@ import orjson
 import typer
 
 from stagehold.cli.errors import BadInput, refuse_overwriting
-from stagehold.specs.outcomes import HostMode
+from stagehold.cli.replay_modes import replay_both, show_both
+from stagehold.specs.outcomes import HostMode, WritePolicy
 
 if TYPE_CHECKING:
     from stagehold.lab.ranks import RanksReport
@@ -29,6 +30,9 @@ def replay(
     ] = None,
     requests: Annotated[int, typer.Option(min=1, max=10**9, help="How many of the trace's requests.")] = 500,
     mode: Annotated[HostMode, typer.Option(help="What host memory is.")] = HostMode.BUFFER_ONLY,
+    modes: Annotated[bool, typer.Option("--modes", help="Both modes in turn, with equal host memory.")] = False,
+    write_policy: Annotated[WritePolicy, typer.Option(help="When pages are written.")] = WritePolicy.WRITE_THROUGH,
+    fail_writes: Annotated[float, typer.Option(min=0, max=100, help="Per cent of the puts that fail.")] = 0,
     restart_after: Annotated[
         int, typer.Option(min=0, help="Fresh engine on the same store after N requests; 0: none.")
     ] = 0,
@@ -82,6 +86,8 @@ def replay(
         store_delay=store_delay,
         tenants=tenants,
         hang_ups=hang_ups,
+        write_policy=write_policy,
+        fail_writes=fail_writes,
         speed=speed,
         strict=strict,
         shadow_oracle=shadow_oracle,
@@ -93,6 +99,12 @@ def replay(
             run = Replay(options, progress)
             refuse_restart(run)
             refuse_oversize(run, memory=_available_memory(), disk=disk_usage(gettempdir()).free)
+            if modes:
+                reports = replay_both(options, progress)
+                show_both(reports, as_json=as_json)
+                for one in reports.values():
+                    end(one)
+                return
             report: ReplayReport | RanksReport
             if ranks == 1 and not in_process:
                 report = run.run()
@@ -224,10 +236,20 @@ def _rows(report: ReplayReport) -> Iterator[tuple[str, str, str]]:
     yield "recomputed tokens", f"{report.recomputed_tokens:,}", "computed before, and again"
     yield "queried hit tokens", f"{report.queried_hit_tokens:,}", "counted per claim"
     yield "  fetched", f"{report.fetched_tokens:,}", ""
+    yield "  found in host memory", f"{report.local_tokens:,}", "page cache or host tier: the store was not asked"
     yield "  spliced", f"{report.spliced_tokens:,}", ""
     for reason, tokens in report.losses.items():
         yield f"  lost: {reason}", f"{tokens:,}", ""
     yield "  open claims", f"{report.open_claim_tokens:,}", ""
+    redundant = share(report.redundant_write_tokens, report.written_tokens)
+    yield "written tokens", f"{report.written_tokens:,}", f"{redundant} of them were there" if redundant else ""
+    yield "offered for writing", f"{report.offered_tokens:,}", "each token once for every time that it was offered"
+    yield "  stored", f"{report.stored_tokens:,}", ""
+    yield "  refused", f"{report.refused_tokens:,}", "most of them are stored already"
+    yield "  dropped", f"{report.dropped_tokens:,}", f"{report.failed_puts:,} puts failed" if report.failed_puts else ""
+    yield "  evicted unwritten", f"{report.evicted_unwritten_tokens:,}", ""
+    for reason, times in report.declines.items():
+        yield f"launches declined: {reason}", f"{times:,}", ""
     yield "most retries of a request", str(report.max_retries), ""
     yield "ticks", f"{report.ticks:,}", ""
     yield "compared bytes", f"{report.compared_bytes:,}", "every page at its first use"

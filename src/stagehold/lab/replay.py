@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from stagehold import AuditLog, Engine, EngineConfig, HostMode, Namespace, Stats
+from stagehold import AuditLog, Engine, EngineConfig, HostMode, Namespace, Stats, WritePolicy
 from stagehold.cache.stores.delayed import DelayedStore
 from stagehold.cache.stores.files import FileStore
 from stagehold.cache.stores.protocol import Store
@@ -23,6 +23,7 @@ from stagehold.cache.stores.workers import WorkerStore
 from stagehold.lab.clock import passes, warm_up
 from stagehold.lab.expand import ReplayRequest, Scale
 from stagehold.lab.hangups import HangUps
+from stagehold.lab.puts import CountedPuts, Puts
 from stagehold.lab.report import HitTally, ReplayReport
 from stagehold.lab.traces import shipped_trace
 from stagehold.lab.workload import Workload, load_workload
@@ -50,6 +51,7 @@ class ReplayOptions:
     After `restart_after` requests the engine is closed and a fresh one goes on with the same store.
     `store_delay` is the most ticks that a store's answer is held back, drawn from `seed`. Conversations are dealt to
     `tenants`, who share nothing; `hang_ups` per cent of the clients give up; the trace runs `speed` times as fast.
+    Of all puts `fail_writes` per cent fail at a random page.
     The store lies in `store_folder` and stays there; without one it is gone after the replay. A token has
     `token_part_bytes` bytes in each layer's K and V, a multiple of 8, which ranks share among them.
     """
@@ -58,6 +60,7 @@ class ReplayOptions:
     trace: Path = field(default_factory=shipped_trace)
     requests: int = 500
     mode: HostMode = HostMode.BUFFER_ONLY
+    write_policy: WritePolicy = WritePolicy.WRITE_THROUGH
     restart_after: int = 0
     seed: int = 0
     scale: Scale = field(default_factory=Scale)
@@ -65,7 +68,9 @@ class ReplayOptions:
     device_pages: int = 0
     staging_pages: int = 0
     token_budget: int = 512
+    page_cache_fraction: float = 0.5
     store_delay: int = 8
+    fail_writes: float = 0.0
     tenants: int = 1
     hang_ups: float = 0.0
     speed: int = 1
@@ -81,6 +86,7 @@ class _Sums:
 
     tally: HitTally = field(default_factory=HitTally)
     stats: list[Stats] = field(default_factory=list)
+    puts: Puts = field(default_factory=Puts)
     finished: int = 0
     hung_up: int = 0
     compared_bytes: int = 0
@@ -144,6 +150,8 @@ class Replay:
             staging_pages=options.staging_pages or int(STAGING_RATIO[options.mode] * device),
             largest_request_tokens=workload.largest_request_tokens,
             host_memory_mode=options.mode,
+            write_policy=options.write_policy,
+            page_cache_fraction=options.page_cache_fraction,
             prefetch_threshold_tokens=options.page_size,
             parts=self.layout.parts,
             page_part_bytes=self.layout.page_part_bytes,
@@ -152,8 +160,8 @@ class Replay:
     @contextmanager
     def _engine(self, folder: Path, audit: Path) -> Iterator[Engine]:
         audit.parent.mkdir(parents=True, exist_ok=True)
-        with AuditLog(audit) as log, closing(self.open_store(folder)) as store:
-            options = self.options
+        options = self.options
+        with AuditLog(audit) as log, closing(self._counted(self.open_store(folder))) as store:
             engine = Engine(
                 self.config,
                 store=store,
@@ -164,6 +172,10 @@ class Replay:
             with closing(engine):
                 yield engine
         self._sums.stats.append(engine.stats())
+
+    def _counted(self, store: Store) -> CountedPuts:
+        options = self.options
+        return CountedPuts(store, self._sums.puts, fail_share=options.fail_writes / 100, seed=options.seed)
 
     def _leg(self, requests: Sequence[ReplayRequest], folder: Path, number: int) -> Path:
         """Serve `requests` with an engine of their own; returns its audit log."""
@@ -206,6 +218,10 @@ class Replay:
 
     def _report(self, audit: Path) -> ReplayReport:
         sums, workload = self._sums, self.workload
+
+        def tokens(name: str) -> int:
+            return self.options.page_size * sum(int(getattr(stats, f"{name}_pages")) for stats in sums.stats)
+
         return ReplayReport(
             requests=sums.finished + sums.hung_up,
             prompt_tokens=workload.prompt_tokens,
@@ -215,9 +231,19 @@ class Replay:
             recomputed_tokens=sums.tally.recomputed_tokens,
             queried_hit_tokens=sum(s.queried for s in sums.stats),
             fetched_tokens=sum(s.fetched for s in sums.stats),
+            local_tokens=sum(s.local for s in sums.stats),
             spliced_tokens=sum(s.spliced for s in sums.stats),
             losses=_added(s.losses for s in sums.stats),
             open_claim_tokens=sum(s.open_claims for s in sums.stats),
+            written_tokens=sums.puts.pages * self.options.page_size,
+            redundant_write_tokens=sums.puts.redundant_pages * self.options.page_size,
+            failed_puts=sums.puts.failed_puts,
+            offered_tokens=tokens("offered"),
+            stored_tokens=tokens("stored"),
+            refused_tokens=tokens("refused"),
+            dropped_tokens=tokens("dropped"),
+            evicted_unwritten_tokens=tokens("evicted_unwritten"),
+            declines=_added(s.declines for s in sums.stats),
             phantom_hit_tokens=sums.phantom_tokens,
             max_retries=max(s.max_reissues for s in sums.stats),
             ticks=sum(s.ticks for s in sums.stats),

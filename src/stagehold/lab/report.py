@@ -17,7 +17,9 @@ class ReplayReport:
 
     `ideal_hit_tokens` is what a cache that never forgets would have hit. `recomputed_tokens` were computed though an
     earlier request had computed them. `queried_hit_tokens`, `spliced_tokens`, `losses` and `open_claim_tokens` are the
-    engine's token ledger. `phantom_hit_tokens` were counted as hits and had wrong bytes at the forward. `state_entries`
+    engine's token ledger. `local_tokens` were found in host memory instead of being fetched. Of the tokens that were
+    written to the store, `redundant_write_tokens` were there already; every offered token was stored, refused, dropped
+    or evicted unwritten. `phantom_hit_tokens` were counted as hits and had wrong bytes at the forward. `state_entries`
     counts how often each state was entered, as machine.state.
     """
 
@@ -29,9 +31,19 @@ class ReplayReport:
     recomputed_tokens: int
     queried_hit_tokens: int
     fetched_tokens: int
+    local_tokens: int
     spliced_tokens: int
     losses: dict[str, int]
     open_claim_tokens: int
+    written_tokens: int
+    redundant_write_tokens: int
+    failed_puts: int
+    offered_tokens: int
+    stored_tokens: int
+    refused_tokens: int
+    dropped_tokens: int
+    evicted_unwritten_tokens: int
+    declines: dict[str, int]
     phantom_hit_tokens: int
     max_retries: int
     ticks: int
@@ -40,6 +52,11 @@ class ReplayReport:
     wrong_bytes: int
     state_entries: dict[str, int]
     audit_log: str
+
+    @property
+    def hit_tokens(self) -> int:
+        """Tokens that were not computed, wherever they came from."""
+        return self.device_hit_tokens + self.store_hit_tokens
 
     def as_json(self) -> dict[str, Any]:
         """The fields by name, in order."""
@@ -55,6 +72,11 @@ class ReplayReport:
             - self.spliced_tokens
             - sum(self.losses.values())
             - self.open_claim_tokens,
+            "offered tokens without an end": self.offered_tokens
+            - self.stored_tokens
+            - self.refused_tokens
+            - self.dropped_tokens
+            - self.evicted_unwritten_tokens,
         }
         return [f"{count:,} {name}" for name, count in wrong.items() if count]
 

@@ -314,10 +314,12 @@ class Core:
         stock.staging.free(pages)
         self.news += 1
 
-    def keep_staging(self, stock: Stock, keys: list[bytes], pages: list[int], *, read: bool = True) -> None:
+    def keep_staging(
+        self, stock: Stock, keys: list[bytes], pages: list[int], *, read: bool = True, before: bytes = b""
+    ) -> None:
         """Verified pages that nobody needs any more: to the host tier or the page cache, or free.
 
-        `read`: they came from the store, which is what a page cache keeps.
+        `read`: they came from the store, which is what a page cache keeps. `before` is the key of the page in front.
         """
-        stock.host.keep(keys, pages, read=read)
+        stock.host.keep(keys, pages, read=read, before=before)
         self.news += 1

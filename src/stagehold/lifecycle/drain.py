@@ -28,7 +28,7 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """Pages, of all components. `dropped` has those given up, by reason; `in_flight` was being copied or put at the end.
+    """Pages, of all components. `dropped` has those given up, by reason; `in_flight` had not ended its copy or put.
 
     What is in flight may still be stored, before `close` returns; nobody believes it.
     """

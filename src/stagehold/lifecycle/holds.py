@@ -365,7 +365,9 @@ class HoldRules:
         core.clock.disarm(h)
         if data.units and core.ledger.give("staging", h.number):
             keep = h.state in (HoldState.READY, HoldState.PLANNED, HoldState.LOADING)
-            self._give_staging(core.stocks.spine, core.keys(data.chain, data.base, data.last), data.staging, keep=keep)
+            front = data.chain.page_key(data.base - 1) if data.base else b""
+            keys = core.keys(data.chain, data.base, data.last)
+            self._give_staging(core.stocks.spine, keys, data.staging, keep=keep, front=front)
             for stock, one in self._parts(data):
                 self._give_staging(stock, self._keys(stock, data, one), one.staging, keep=keep)
         data.staging = []
@@ -374,9 +376,11 @@ class HoldRules:
         if not data.claims:
             core.holds.pop(h.number, None)
 
-    def _give_staging(self, stock: Stock, keys: list[bytes], pages: list[int], *, keep: bool) -> None:
+    def _give_staging(
+        self, stock: Stock, keys: list[bytes], pages: list[int], *, keep: bool, front: bytes = b""
+    ) -> None:
         if keep:
-            self.core.keep_staging(stock, keys, pages)
+            self.core.keep_staging(stock, keys, pages, before=front)
         else:
             self.core.free_staging(stock, pages)
 

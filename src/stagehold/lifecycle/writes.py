@@ -292,7 +292,7 @@ class WriteRules:
         owned = core.ledger.give("staging", w.number)
         core.ledger.give("io", w.number)
         if owned and keep:
-            core.keep_staging(stock, list(data.keys), data.staging, read=False)
+            core.keep_staging(stock, list(data.keys), data.staging, read=False, before=data.parent)
         elif owned:
             core.free_staging(stock, data.staging)
         data.staging, data.operation = [], 0
