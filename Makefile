@@ -12,11 +12,14 @@ CACHE_REQUESTS ?= 100
 # A crowded server: sixteen tenants on a pool hardly larger than one request, clients who give up, a slow store.
 RACES ?= --tenants 16 --hang-ups 3 --speed 2 --device-pages 260 --store-delay 24
 
+# Options of the demo: `--expect-real`, say, where random weights will not do.
+DEMO ?=
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run test soak format clean
 
 help:
-	@echo "make run     replay $(REQUESTS) requests in buffer_only, then $(CACHE_REQUESTS) in cache, every byte compared"
+	@echo "make run     a real model cold, warm and restarted, then replays of $(REQUESTS) and $(CACHE_REQUESTS) requests, every byte compared"
 	@echo "make test    format, lint, types, stale diagrams, tests"
 	@echo "make soak    the long runs"
 	@echo "make setup   only prepare $(VENV)"
@@ -34,6 +37,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 run: $(READY)
+	$(BIN)/stagehold demo $(DEMO)
 	$(BIN)/stagehold replay --mode buffer_only --requests $(REQUESTS) $(RACES)
 	$(BIN)/stagehold replay --mode cache --requests $(CACHE_REQUESTS) $(RACES)
 

@@ -14,8 +14,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-RUN_ELSEWHERE = {"stagehold machines check": "tests/machines/test_explorer.py"}  # half a minute: once is enough
-MAKE_SMALL = ["REQUESTS=12", "CACHE_REQUESTS=8"]  # `make run` itself, with fewer requests
+RUN_ELSEWHERE = {  # half a minute and more: once is enough
+    "stagehold machines check": "tests/machines/test_explorer.py",
+    "stagehold demo": "tests/lab/demo/test_demo_real.py",
+}
+MAKE_SMALL = ["DEMO=--random --share 0.05", "REQUESTS=12", "CACHE_REQUESTS=8"]  # `make run` itself, with fewer requests
 
 
 def blocks(language: str) -> list[str]:
@@ -64,10 +67,11 @@ def test_the_commands_of_readme_work(tmp_path: Path) -> None:
 
 
 def test_make_run_is_the_main_job() -> None:
-    """The real recipe, small: both modes are replayed and both tables are printed."""
+    """The real recipe, small: the demo's table, then both modes' replays."""
     done = run(make("run", *MAKE_SMALL), ROOT)
 
     assert 0 == done.returncode, done.stderr
+    assert "answers                        equal in all passes" in done.stdout
     assert "12 requests, buffer_only" in done.stdout
     assert "8 requests, cache" in done.stdout
 

@@ -122,11 +122,15 @@ def _lines(report: DemoReport) -> Iterator[str]:
 def _times(report: DemoReport) -> Iterator[str]:
     from stagehold.lab.demo.prompts import Kind
 
-    yield f"\n{'milliseconds to the first token':<32}" + "".join(f"{kind.value:>26}" for kind in Kind)
+    yield f"\n{'milliseconds to the first token':<32}" + "".join(f"{kind.value:>28}" for kind in Kind)
     for name in report.passes:
         cells = (report.first_token_ms(name, kind) for kind in Kind)
-        shown = (f"{cell[0]:,.0f} ({cell[1]:,.0f} to {cell[2]:,.0f})" if cell else "" for cell in cells)
-        yield f"{NAMES[name]:<32}" + "".join(f"{cell:>26}" for cell in shown)
+        yield f"{NAMES[name]:<32}" + "".join(f"{_range(cell) if cell else '':>28}" for cell in cells)
+
+
+def _range(cell: tuple[float, float, float]) -> str:
+    middle, least, most = (f"{one:,.0f}" for one in cell)
+    return middle if least == most else f"{middle} ({least} to {most})"
 
 
 def _hits(report: DemoReport) -> Iterator[str]:

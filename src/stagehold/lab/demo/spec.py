@@ -16,7 +16,7 @@ from stagehold.serving.model.sizes import options_of
 
 PAGE = 64
 CHUNK_TOKENS = 512
-POOL_SHARE = 0.85
+POOL_SHARE = 0.92
 STAGING_RATIO = 2.0
 SPARE_PAGES = 2
 LEAST_PAGES = 16
