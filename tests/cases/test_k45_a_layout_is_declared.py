@@ -6,6 +6,8 @@ key, and in the page header, which is compared field by field before a page coun
 
 from __future__ import annotations
 
+from stagehold import ComponentConfig, ComponentKind, RequestState
+from stagehold.cache.components.full import FULL
 from stagehold.cache.keys import Namespace
 from stagehold.cache.stores.page import Layout, encode_header, read_identity, verify
 from stagehold.cache.stores.protocol import Verdict
@@ -43,3 +45,26 @@ def test_engines_of_two_layouts_share_a_store_and_no_page() -> None:
             service.drain()
             assert service.breaches() == []
             assert service.served.store_hit_tokens == hits
+
+
+def test_components_of_one_shape_are_never_taken_for_each_other(hand) -> None:
+    """A window's page lies under the name of a page of full attention: it says what it is, and is no hit."""
+    shape = {"parts": 1, "page_part_bytes": 8}
+    window = {"name": "swa", "kind": ComponentKind.SLIDING_WINDOW, "window_tokens": 48}
+    swa = ComponentConfig(**window, device_pages=40, staging_pages=12, **shape)
+    h = hand(components=(swa,), chunk_tokens=64, prefetch_threshold_tokens=16, **shape)
+    tokens, others = h.prompt(8), h.prompt(8, 2)
+    for prompt in (tokens, others):
+        h.put_all(prompt)
+        assert set(h.names(prompt)).isdisjoint(h.names(prompt, component="swa"))
+    (wrong,), (right,) = h.names(tokens, 6, 7, FULL), h.names(tokens, 6, 7, "swa")
+    h.store.medium.write(wrong, h.store.medium.read(right))
+    a, b = h.arrive("a", tokens), h.arrive("b", others)
+    h.tick(3)
+    assert 8 * 16 == h.admit(b).hit_tokens
+    assert [h.stored_byte(FULL, page) for page in range(8)] == h.shown(others, 0, 8)
+    assert [h.stored_byte("swa", page) for page in range(5, 8)] == h.shown(others, 5, 8, "swa")
+    h.until_state(a, RequestState.STAGED)
+    h.tick(2)
+    assert 6 * 16 == h.admit(a).hit_tokens
+    assert [h.stored_byte(FULL, page) for page in range(6)] == h.shown(tokens, 0, 6)
