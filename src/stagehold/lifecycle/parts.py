@@ -20,6 +20,7 @@ from stagehold.machines import Machine, Stepper
 from stagehold.specs.attachment import AttachmentState
 from stagehold.specs.hold import HoldState
 from stagehold.specs.outcomes import Agreed, DivergencePolicy
+from stagehold.specs.request import RequestState
 from stagehold.specs.tick import TickState
 from stagehold.specs.write import WriteState
 
@@ -52,10 +53,19 @@ class TickRules:
         return Agreed.DIVERGED if stop or not salvageable else Agreed.QUARANTINE
 
     def quarantine(self, _m: Machine, _arg: Any) -> None:
-        """Go on without the store tier: every rank detaches in this very tick, before it applies anything."""
+        """Go on without the store tier: every rank detaches in this very tick, before it applies anything.
+
+        Each rank's IO runs out at its own time from here on, so nobody may wait for any of it: lookups are given up.
+        """
         self.core.quarantined = True
+        for m in self.core.requests.values():
+            if m.state is RequestState.LOOKUP:
+                self.core.post(self._give_up, m)
         if self.core.link.state in (AttachmentState.ATTACHING, AttachmentState.ATTACHED):
             self.core.post(self.core.steps.attachment.detach, self.core.link)
+
+    def _give_up(self, m: Machine, _arg: Any) -> None:
+        self.core.steps.request.timeout(m)
 
     def halt(self, _m: Machine, _arg: Any) -> None:
         """Nothing is left to do when the engine closes."""

@@ -78,7 +78,8 @@ class Tick:
             if store is not None:
                 self._hear(store)
         self._had = core.capacity()
-        return pack(core.operations.facts(), self._to_compare(), self._had, core.operations.mark)
+        mark = 0 if core.quarantined else core.operations.mark
+        return pack(core.operations.facts(), self._to_compare(), self._had, mark)
 
     def _to_compare(self) -> bytes:
         """What must be the same on every rank: the last block; before the first one, how the engine was started."""
