@@ -21,9 +21,9 @@ from stagehold.specs.write import WriteState
 
 LOG = getLogger("stagehold")
 
-LEAVING_SHARE = 8
-"""Write-back looks at what the next eighth of a device pool would evict: a prompt's worth on the smallest pool that
-makes sense, so that its copy has ended when the room is asked for, and little of what may stay."""
+LEAVING_SHARE = 4
+"""Write-back has a quarter of a device pool free or safe: a long prompt's worth on the smallest pool that makes sense,
+so that its copies have ended when the room is asked for, and most of what may stay is not written."""
 
 FULL_SHOUTS, FULL_SHOUT_EVERY = 3, 1000
 """Refusals for a full backlog that are reported at once, and then each thousandth: the cap is twice the device pool,
@@ -120,6 +120,9 @@ class Offers:
             if slot not in held:
                 continue
             chain, namespace, page = held[slot]
+            if core.beliefs.on_its_way(chain.page_key(page)):
+                del held[slot]
+                continue
             first = self._uncovered_from(chain, page + 1)
             room = core.config.backlog_pages - core.ledger.totals["backlog"]
             if room <= 0:
