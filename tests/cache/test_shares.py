@@ -137,17 +137,15 @@ class Pools:
         self.next += wants
         self.check()
 
-    def publish(self, pages: int, done: int) -> None:
+    def publish(self, pages: int) -> None:
         if pages > self.published:
             given = self.share.give(self.published, pages, [])
             self.published = pages
             self.share.shown(pages - len(given.slots), given.slots)
-            self.share.passed(done)
-            self.passed = done
             self.check()
 
     def check(self) -> None:
-        first = max(self.hit, self.published - self.window, self.passed - self.window)
+        first = max(self.hit, max(self.published, self.passed) - self.window)
         protected = max(0, self.published - first)
         taken = len(self.share.own()) + protected
         assert taken <= self.promise
@@ -174,7 +172,7 @@ def test_own_and_protected_never_exceed_the_promise(data, page, window, hit, chu
         one.room_for(tokens, more, page)
         tokens += more
         if data.draw(st.booleans(), label="published"):
-            one.publish(data.draw(st.integers(0, tokens), label="upto") // page, tokens // page)
+            one.publish(data.draw(st.integers(0, tokens), label="upto") // page)
     for _ in range(new):
         one.room_for(tokens, 1, page)
         tokens += 1

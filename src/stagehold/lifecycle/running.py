@@ -109,7 +109,6 @@ class Running:
         others = {stock.name: self._give(stock, data, first, last, upto) for stock in core.stocks.others}
         data.slots[first:last] = core.insert(data.chain, first, data.slots[first:last], others)
         data.published = last
-        data.passed = data.n_tokens // core.config.page_size
         self.admission.move_lock(data, last, runs=True)
         for stock in core.stocks.others:
             self._show(stock, data)

@@ -78,3 +78,21 @@ def test_two_requests_with_the_same_pages_rely_on_them_once(mixed):
         h.tick()
     third = h.arrive("third", h.prompt(20))
     assert not h.visit(third).admitted
+
+
+def test_what_is_to_be_computed_keeps_its_window_whenever_the_rest_is_published(mixed):
+    """Slots for pages 4 to 7 are given before pages 0 to 3 are published: those still read pages 1 to 3."""
+    h = mixed("w", store=None)
+    a = h.arrive("a", h.prompt(12))
+    h.admit(a)
+    h.engine.extend(a, 64)
+    h.engine.extend(a, 64)
+    h.engine.publish(a, 64)
+    table = h.engine.page_slots(a, "swa")
+    h.core.tree.evict(40, "swa")
+    assert [*table[1:4]] == h.core.tree.slots(h.chain(h.prompt(12)), 1, 4, "swa")
+    assert -1 not in table[1:]
+    h.engine.extend(a, 64)
+    h.core.tree.evict(40, "swa")
+    assert [] == h.core.tree.owned("swa")
+    assert [-1] * 5 == [*h.engine.page_slots(a, "swa")[:5]]
