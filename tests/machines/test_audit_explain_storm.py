@@ -19,6 +19,7 @@ from stagehold.machines.audit_explain import Teller, explain
 from stagehold.machines.logs import AuditLog
 from stagehold.machines.records import HandleKey
 from stagehold.specs.hold import HoldState
+from stagehold.specs.outcomes import Loss
 from stagehold.specs.request import RequestState
 from stagehold.testing.guests import Guest
 from stagehold.testing.scenes import anchored, crowd
@@ -65,6 +66,7 @@ class WatchingWorld(World):
         self.reused: dict[Handle, tuple[int, int, int, Cause | None]] = {}
         self.many_steps: set[Handle] = set()
         """Guests whose last reason the World cannot name: a tick took them further than it can see from outside."""
+        self.fetches_failed = False
         self.parked: dict[int, int] = {}
         """By hold: the tick in which it was first seen parked."""
         self.crowds: dict[int, tuple[int, int, int]] = {}
@@ -97,8 +99,9 @@ class WatchingWorld(World):
     def tick(self, retries: bool = True) -> None:
         while self.open:
             self.end(0, Ending.RELEASE)
-        before = self.stands()
+        before, failed = self.stands(), self.core.ledger.losses[Loss.FAILED]
         super().tick(retries)
+        self.fetches_failed = failed != self.core.ledger.losses[Loss.FAILED]
         self.crowds[self.tick_number] = self.core.hold_pages, self.core.ledger.totals["query"], self.core.committed
         after = self.stands()
         for stand in after.values():
@@ -111,8 +114,9 @@ class WatchingWorld(World):
     def _ticked(self, guest: Guest, was: Stand, now: Stand) -> None:
         """What a tick did to a guest, where one step tells all."""
         if was.state is S.LOOKUP and now.state is S.RETRY:
-            if self.engine._roster.find(guest.handle).data.known_end or now.issues > was.issues:
-                self.many_steps.add(guest.handle)  # found and lost again, or asked again at once
+            known = self.engine._roster.find(guest.handle).data.known_end
+            if known or now.issues > was.issues or self.fetches_failed:
+                self.many_steps.add(guest.handle)  # perhaps found and lost again, or asked again at once
             else:
                 self.note(guest, Cause.MISS, 0, visit=False)
         elif was.state in (S.LOOKUP, S.RETRY) and (now.hold or now.state is S.COVERED):
@@ -123,12 +127,11 @@ class WatchingWorld(World):
             assert now.issues == self.core.limits.issue_limit, "a request was capped with launches left"
             self.note(guest, Cause.LAUNCHES_SPENT, 0, visit=False)
         elif was.state in (S.QUEUED, S.RETRY) and now.state is S.RETRY and now.issues > was.issues:
-            full = self.core.hold_pages >= self.core.config.load_limit_pages
-            if now.issues == was.issues + 1 and (self.core.store_open or full):
-                cause = Cause.BREAKER_OPEN if self.core.store_open else Cause.LOAD_LIMIT
-                self.note(guest, cause, 0, visit=False)
-            else:
+            cause = self._declined(guest)
+            if cause is None or now.issues > was.issues + 1:
                 self.many_steps.add(guest.handle)
+            else:
+                self.note(guest, cause, 0, visit=False)
         elif was.state is S.STAGED and was.hold_state is HoldState.FETCHING:
             if now.hold == was.hold and now.last < was.last:
                 self.note(guest, Cause.FETCHED_SHORT, was.tokens - now.tokens, visit=False)
@@ -138,6 +141,16 @@ class WatchingWorld(World):
             self.note(guest, Cause.READY_LIMIT, was.tokens, visit=False)
         elif was.state is S.STAGED and was.hold_state is HoldState.PARKED and not now.hold:
             self.note(guest, self._unparked(guest, was), was.tokens, visit=False)
+
+    def _declined(self, guest: Guest) -> Cause | None:
+        """Why a launch was declined, as the store's health, what was heard of it, and the holds still show."""
+        if self.core.store_open:
+            return Cause.BREAKER_OPEN
+        first = self.core.tree.full_match(guest.chain)
+        if self.core.beliefs.is_absent(guest.chain.page_key(first)):
+            return Cause.ABSENT
+        full = self.core.hold_pages >= self.core.config.load_limit_pages
+        return Cause.LOAD_LIMIT if full else None
 
     def _unparked(self, guest: Guest, was: Stand) -> Cause:
         """Why a parked hold was given up, as the tree, the clock and the store show."""
