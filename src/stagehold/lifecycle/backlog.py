@@ -102,19 +102,30 @@ class Backlog:
 
     def _turn(self, lanes: Lanes) -> Iterator[Machine]:
         """Small before large, unless the first large one was passed too often: then all wait for it."""
-        looks = STARTS_A_TICK
+        blocked: list[Lane] = []
+        for _ in range(STARTS_A_TICK):
+            found = self._next(lanes, blocked)
+            if found is None:
+                return
+            lane, w = found
+            self.looked += 1
+            yield w
+            if w.number in lane:
+                blocked.append(lane)
+            else:
+                self._count(lanes, lane, w)
+        self.unfinished = True
+
+    def _next(self, lanes: Lanes, blocked: list[Lane]) -> tuple[Lane, Machine] | None:
         elder = lanes.passed >= PASSES_BEFORE_LARGE_FIRST
         for lane in (lanes.large, lanes.small) if elder else (lanes.small, lanes.large):
-            while looks and (w := self._first(lane)) is not None:
-                looks -= 1
-                self.looked += 1
-                yield w
-                if w.number in lane:
-                    break
-                self._count(lanes, lane, w)
-            self.unfinished |= not looks
-            if elder and lanes.large:
-                return
+            if not any(lane is one for one in blocked):
+                w = self._first(lane)
+                if w is not None:
+                    return lane, w
+            elif elder and lane is lanes.large:
+                return None
+        return None
 
     def _count(self, lanes: Lanes, lane: Lane, w: Machine) -> None:
         if lane is lanes.large:
