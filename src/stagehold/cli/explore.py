@@ -1,0 +1,115 @@
+"""`stagehold explore`: the real engine in small worlds, searched to the last situation; and the programs it prints."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import orjson
+import typer
+
+from stagehold.cli.errors import BadInput
+
+if TYPE_CHECKING:
+    from stagehold.testing.explore.report import Found
+    from stagehold.testing.explore.small import SmallWorld
+
+
+def explore(
+    *,
+    world: Annotated[list[str] | None, typer.Option(help="Only this world; may be given again.")] = None,
+    processes: Annotated[int, typer.Option(min=1, help="Worlds that are searched at a time.")] = 1,
+    most: Annotated[int, typer.Option(min=1, help="Situations of a world after which its search is cut off.")] = 1
+    << 30,
+    replay: Annotated[str | None, typer.Option(help="Run the program in this file instead; - is stdin.")] = None,
+    walk: Annotated[int | None, typer.Option(min=1, help="Make so many random transitions instead.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random transitions.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Search small worlds of two real ranks and two requests; exit 1 with a program where anything is wrong."""
+    if replay is not None:
+        _replay(replay)
+    elif walk is not None:
+        _walk(_worlds(world), walk, seed, as_json=as_json)
+    else:
+        _search(_worlds(world), processes, most, as_json=as_json)
+
+
+def _worlds(names: list[str] | None) -> list[SmallWorld]:
+    from stagehold.testing.explore.worlds import WORLDS
+
+    known = {one.name: one for one in WORLDS}
+    for name in names or ():
+        if name not in known:
+            raise BadInput(f"--world {name}: expected one of {', '.join(known)}")
+    return [known[name] for name in names] if names else list(WORLDS)
+
+
+def _search(worlds: list[SmallWorld], processes: int, most: int, *, as_json: bool) -> None:
+    from stagehold.testing.explore.report import explore as search
+
+    report = search(worlds, processes=processes, most=most, progress=None if as_json else _show)
+    if as_json:
+        typer.echo(orjson.dumps(report).decode())
+    else:
+        typer.echo(
+            f"{report['states']:,} situations, {report['transitions']:,} transitions, "
+            f"{report['violations']} violations; from each at most {report['liveness_bound']} ticks to the end; "
+            f"{report['seconds']:.0f} s"
+        )
+    if not report["holds"]:
+        raise typer.Exit(1)
+
+
+def _show(found: Found) -> None:
+    verdict = "holds" if found.holds else "DOES NOT HOLD"
+    cut = "" if found.whole else ", cut off"
+    typer.echo(
+        f"world {found.world}: {found.states:,} situations{cut}, {found.transitions:,} transitions, {verdict}; "
+        f"at most {found.liveness_bound} ticks to the end ({found.liveness_limit} allowed); {found.seconds:.1f} s"
+    )
+    for what in found.violations:
+        typer.echo(f"  {what}")
+    for line in found.program:
+        typer.echo(f"    {line}")
+
+
+def _replay(name: str) -> None:
+    from stagehold.testing.explore.pair import Pair
+    from stagehold.testing.explore.program import BadProgram, parse, play
+    from stagehold.testing.explore.worlds import WORLDS
+
+    text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    try:
+        world, program = parse(text.splitlines(), WORLDS)
+        play(Pair(world), program, typer.echo)
+    except BadProgram as error:
+        raise BadInput(f"{name}: {error}") from error
+    except Exception as error:
+        where = "; ".join(getattr(error, "__notes__", ()))
+        typer.echo(f"{where}: {type(error).__name__}: {error}")
+        raise typer.Exit(1) from error
+
+
+def _walk(worlds: list[SmallWorld], transitions: int, seed: int, *, as_json: bool) -> None:
+    from stagehold.testing.explore.walks import walk
+
+    done = walk(worlds, seed, transitions=transitions)
+    told: dict[str, Any] = {
+        "transitions": done.transitions,
+        "walks": done.walks,
+        "seed": seed,
+        "violations": int(bool(done.violation)),
+        "aborted_in": dict(sorted(done.aborted_in.items())),
+        "per_second": round(done.transitions / max(done.seconds, 1e-9)),
+        "seconds": round(done.seconds, 1),
+    }
+    if as_json:
+        typer.echo(orjson.dumps({**told, "program": list(done.program)}).decode())
+    else:
+        typer.echo(", ".join(f"{name} {value}" for name, value in told.items()))
+        for line in (done.violation, *done.program) if done.violation else ():
+            typer.echo(f"    {line}")
+    if done.violation:
+        raise typer.Exit(1)
