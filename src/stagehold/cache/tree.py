@@ -168,11 +168,11 @@ class Tree(Spine):
         """
         if not pages:
             return EMPTY[LOCK]
-        node = self.boundary(chain, pages)
+        for page in (min(own or pages, pages), pages):  # a node is all of the holder's own, or nothing of it
+            node = self.boundary(chain, page)
         receipt = self.holds.take(LOCK, node)
         for part in self.parts:
-            first = part.reach(pages)
-            part.lock(receipt.serial, node, firsts.get(part.name, first) if firsts else first, own)
+            part.lock(receipt.serial, node, (firsts or {}).get(part.name, part.reach(pages)), own)
         return receipt
 
     def unlock(self, receipt: Receipt, *, forfeit: bool = False) -> None:

@@ -183,7 +183,10 @@ class Cells:
             if not cell.locks:
                 self.evictable -= len(cell.slots)
             start = node.start
-            self._count(cell, 1, 0 if own is None or start < own else 1)
+            if own is None and not cell.own:
+                cell.locks += 1
+            else:
+                self._count(cell, 1, 0 if own is None or start < own else 1)
             node = node.parent
         # A position, not a node: it stays right whatever is split later.
         self.holders[serial] = (bottom, start if self.per_page else bottom.end - 1)
@@ -192,10 +195,9 @@ class Cells:
 
     def _count(self, cell: Cell, locks: int, own: int) -> None:
         """So many locks of a cell come or go, and so many of them are of a holder that published its slots."""
-        if own or cell.own:
-            before = min(cell.own, cell.locks - 1)
-            after = min(cell.own + own, cell.locks + locks - 1)
-            self.doubled += len(cell.slots) * (max(0, after) - max(0, before))
+        before = min(cell.own, cell.locks - 1)
+        after = min(cell.own + own, cell.locks + locks - 1)
+        self.doubled += len(cell.slots) * (max(0, after) - max(0, before))
         cell.locks += locks
         cell.own += own
 
@@ -214,7 +216,10 @@ class Cells:
         at, place = self.at, self.ring
         while node.end > start:
             cell = node.cells[at]
-            self._count(cell, -1, 0 if own is None or node.start < own else -1)
+            if own is None and not cell.own:
+                cell.locks -= 1
+            else:
+                self._count(cell, -1, 0 if own is None or node.start < own else -1)
             if cell.slots and not cell.locks:
                 self.evictable += len(cell.slots)
                 if cell.newer is not place:
