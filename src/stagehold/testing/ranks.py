@@ -196,8 +196,8 @@ SLOW = (Delays(), Delays((1, 2), (2, 7), (1, 6)), Delays((1, 5), (3, 12), (1, 10
 BAD = (Rates(), Rates(fail=0.08, stall=0.01), Rates(lose=0.05, corrupt=0.05, short=0.05))
 
 
-def shape_of(seed: int, rank: int, size: int) -> WorldShape:
-    """The shape of one rank: one configuration for all, speeds and misbehaviour of its own.
+def shape_of(seed: int, rank: int, size: int, shape: WorldShape | None = None) -> WorldShape:
+    """The shape of one rank: one configuration for all (the seed's, or that of `shape`), speeds and faults of its own.
 
     One rank is slow and one has a bad store, perhaps the same; where all were, nothing would ever come of a fetch.
     """
@@ -206,7 +206,7 @@ def shape_of(seed: int, rank: int, size: int) -> WorldShape:
     delays, rates = dice.choice(SLOW), dice.choice(BAD)
     copies = [dice.choice(((1, 1), (1, 3), (2, 6))) for _ in range(size)]
     return replace(
-        drawn(seed),
+        shape or drawn(seed),
         delays=delays if rank == slow else QUICK,
         rates=rates if rank == bad else Rates(),
         copy_ticks=copies[rank],
@@ -225,11 +225,11 @@ class Walked:
     failed: int
 
 
-def walk_as_ranks(size: int, seed: int, acts: int) -> tuple[InProcess, list[Walked]]:
+def walk_as_ranks(size: int, seed: int, acts: int, shape: WorldShape | None = None) -> tuple[InProcess, list[Walked]]:
     """One walk of a World as `size` ranks of one group, everything brought to its end; raises what any rank raises."""
 
     def program(member: Member) -> Walked:
-        world = RankWorld(seed, shape_of(seed, member.rank, size), member)
+        world = RankWorld(seed, shape_of(seed, member.rank, size, shape), member)
         Walk(world).run(acts)
         world.quiesce()
         world.close()
