@@ -78,10 +78,14 @@ def every_mix() -> Iterator[Mix]:
             yield same
 
 
+OTHERS = tuple(mix for mix in every_mix() if mix.kinds != "full")
+"""Those with other components."""
+
+
 def mix_of(seed: int) -> Mix:
     """The combination of a seed, of any kind but the one that has no other components."""
     dice = random.Random(f"mix {seed}")  # noqa: S311 - reproducible on purpose
-    return dice.choice([mix for mix in every_mix() if mix.kinds != "full"])
+    return dice.choice(OTHERS)
 
 
 def mixed(seed: int, mix: Mix | None = None) -> WorldShape:

@@ -134,6 +134,53 @@ def leave(world: World, dice: random.Random) -> None:
     world.tick()
 
 
+def exposed(world: World, dice: random.Random) -> None:
+    """A window has a hole in the middle; the store has the prefix up to there, and the tree what comes behind it."""
+    stem, fork = dice.randrange(5), dice.randrange(50)
+    _finish_all(world)
+    world.arrive(Prompt(stem, 8, fork, 36), 0, 1)
+    world.visit(YOUNGEST, Ending.COMMIT)
+    for _ in range(11):
+        world.compute(YOUNGEST, 4)
+    world.finish(YOUNGEST)
+    name = world.core.stocks.others[0].name
+    world.strip(0, max(1, world.core.tree.evictable_slots(name) - dice.choice((1, 2, 2, 4))))
+    world.arrive(Prompt(stem, 8, fork, 45), 0, 1, dice.choice((6, 9, 10, 10)))
+    _until(world, HoldState.READY)
+    world.visit(YOUNGEST, Ending.COMMIT)
+    world.tick()
+
+
+def bared(world: World, dice: random.Random) -> None:
+    """A prefix keeps its pages and loses its windows, before a request comes or while its visit is open."""
+    stem, shared = dice.randrange(5), dice.randint(16, 44)
+    _finish_all(world)
+    _serve(world, Prompt(stem, shared, 0, 5))
+    pass_ticks(world, dice.choice((0, PATIENCE_TICKS)))
+    world.strip(0, 40)
+    world.arrive(Prompt(stem, shared, dice.randrange(2), 9), 0, 3, dice.choice((0, 4, 18)))
+    _until(world, HoldState.READY)
+    world.select(YOUNGEST)
+    world.strip(dice.randrange(2), dice.choice((0, 2, 40)))
+    world.end(0, Ending.COMMIT)
+
+
+def squeezed(world: World, dice: random.Random) -> None:
+    """While a visit is open others are promised the slots of a window or a state; then nothing is delivered."""
+    stem, stored = dice.randrange(5), dice.randint(5, 10)
+    _finish_all(world)
+    world.arrive(Prompt(stem, 44, 0, 9), 0, 3, stored)
+    _until(world, HoldState.READY)
+    world.select(YOUNGEST)
+    for fork in range(1, dice.randint(2, 4)):
+        world.arrive(Prompt(stem + 1, dice.randint(4, 24), fork, 9), 0, 3)
+        world.visit(YOUNGEST, Ending.COMMIT)
+    world.end(0, Ending.COMMIT, dice.choice((Delivers.NONE, Delivers.NONE, Delivers.ALL)))
+
+
+PART_SCENES: tuple[Scene, ...] = (exposed, bared, squeezed)
+"""Those for worlds of several components."""
+
 SCENES: tuple[Scene, ...] = (*[overtaken, crowd, anchored, idle, uncovered, impatient] * 2, outage, leave)
 """The last two are rarer, since little else goes on behind them."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from stagehold.specs.request import RequestState
 from stagehold.testing.content import Prompt
-from stagehold.testing.scenes import SCENES
+from stagehold.testing.scenes import PART_SCENES, SCENES
 from stagehold.testing.shapes import WorldShape, drawn
 from stagehold.testing.visiting import Ending
 from stagehold.testing.watched import Delivers
@@ -79,7 +79,8 @@ class Walk:
             self.step()
 
     def _scene(self) -> None:
-        self._dice.choice(SCENES)(self.world, self._dice)
+        several = bool(self.world.shape.config.components)
+        self._dice.choice(SCENES + PART_SCENES * 3 if several else SCENES)(self.world, self._dice)
 
     def _any(self) -> int:
         return self._dice.randrange(1 << 16)
