@@ -199,10 +199,8 @@ def pages_are_ready_before_they_are_verified(patch):
 def a_splice_forgets_what_the_tree_has_grown(patch):
     real = AdmissionRules._publish_tail
 
-    def publish_tail(self, hold, data, live, slots):
-        start, hold.start = hold.start, live
-        real(self, hold, data, live, slots)
-        hold.start = start
+    def publish_tail(self, hold, data, _low):
+        real(self, hold, data, hold.base)
 
     patch.setattr(AdmissionRules, "_publish_tail", publish_tail)
 
@@ -211,8 +209,8 @@ def a_splice_forgets_what_the_tree_has_grown(patch):
 def a_request_keeps_slots_that_a_sibling_published_first(patch):
     real = Core.insert
 
-    def insert(self, chain, start, slots):
-        real(self, chain, start, slots)
+    def insert(self, chain, start, slots, others=None):
+        real(self, chain, start, slots, others)
         return slots
 
     patch.setattr(Core, "insert", insert)
