@@ -13,10 +13,37 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stagehold.serving.words import scramble
+from stagehold.serving.words import Words, scramble
 
 Ints = npt.NDArray[np.int64]
 _STEP = np.uint64(0x9E3779B97F4A7C15)  # odd, so that no power of it vanishes
+
+
+class _Powers:
+    """Powers of the step, each the weight of one place; made when a longer prompt comes."""
+
+    def __init__(self) -> None:
+        self._known: Words = np.zeros(0, dtype=np.uint64)
+
+    def upto(self, count: int) -> Words:
+        if count > len(self._known):
+            self._known = np.cumprod(np.full(2 * count, _STEP, dtype=np.uint64), dtype=np.uint64)
+        return self._known[:count]
+
+
+_POWERS = _Powers()
+
+
+def prints(words: Words) -> Words:
+    """The fingerprint of each prefix of `words`: a sum in which each place has a weight of its own."""
+    return np.cumsum(scramble(words) * _POWERS.upto(len(words)), dtype=np.uint64)
+
+
+def page_words(tokens: npt.NDArray[np.uint32], page_size: int) -> Words:
+    """One word for the content of each whole page of `tokens`."""
+    whole = len(tokens) // page_size
+    places = np.arange(page_size, dtype=np.uint64) << np.uint64(32)
+    return scramble(tokens[: whole * page_size].reshape(whole, page_size) + places).sum(axis=1, dtype=np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +68,6 @@ class Prefixes:
 
     def __init__(self) -> None:
         self._places: dict[int, int] = {}
-        self._powers = np.zeros(0, dtype=np.uint64)
         self._last = NOTHING
         self._born = NOTHING
         self._latest = Fenwick()
@@ -51,11 +77,11 @@ class Prefixes:
 
     def use(self, blocks: Sequence[int], arrival_ms: int) -> Use:
         """A prompt of these whole blocks arrives; arrivals do not go back."""
-        prints = self._fingerprints(blocks)
-        known = bisect_left(prints, True, key=lambda one: one not in self._places)
+        marks: list[int] = prints(np.fromiter(blocks, np.uint64, len(blocks))).tolist()
+        known = bisect_left(marks, True, key=lambda one: one not in self._places)
         number = self._latest.append()
-        found = self._met(np.fromiter(map(self._places.__getitem__, prints[:known]), np.int64, known), number)
-        self._add(prints[known:], arrival_ms, number)
+        found = self._met(np.fromiter(map(self._places.__getitem__, marks[:known]), np.int64, known), number)
+        self._add(marks[known:], arrival_ms, number)
         return found
 
     def _met(self, places: Ints, number: int) -> Use:
@@ -69,24 +95,15 @@ class Prefixes:
         self._last[places] = number
         return Use(len(places), int(self._born[places[-1]]), distances, blocks.astype(np.int64))
 
-    def _add(self, prints: list[int], arrival_ms: int, number: int) -> None:
-        first, count = len(self._places), len(prints)
-        self._places.update(zip(prints, range(first, first + count), strict=True))
+    def _add(self, marks: list[int], arrival_ms: int, number: int) -> None:
+        first, count = len(self._places), len(marks)
+        self._places.update(zip(marks, range(first, first + count), strict=True))
         if first + count > len(self._last):
             more = np.zeros(max(count, len(self._last)), dtype=np.int64)
             self._last, self._born = np.concatenate((self._last, more)), np.concatenate((self._born, more))
         self._last[first : first + count] = number
         self._born[first : first + count] = arrival_ms
         self._latest.add(number, count)
-
-    def _fingerprints(self, blocks: Sequence[int]) -> list[int]:
-        """One number for each prefix: a sum over its ids in which each place has a weight of its own."""
-        count = len(blocks)
-        if count > len(self._powers):
-            self._powers = np.cumprod(np.full(2 * count, _STEP, dtype=np.uint64), dtype=np.uint64)
-        words = scramble(np.fromiter(blocks, np.uint64, count)) * self._powers[:count]
-        found: list[int] = np.cumsum(words, dtype=np.uint64).tolist()
-        return found
 
 
 class Fenwick:

@@ -1,0 +1,118 @@
+"""The simulated store on a clock of its own: one tick of it is the time that a page takes on the link.
+
+It owns the virtual clock, and what passed over the link. Scheduler passes take as long as they take; so neither
+bandwidth nor latency may be told in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stagehold.cache.stores.page import HEADER_BYTES
+from stagehold.cache.stores.protocol import Buffer, Progress, Verdict
+from stagehold.cache.stores.simulated import Delays, Link, Medium, SimulatedStore
+
+NS = 1_000_000_000
+
+
+class VirtualClock:
+    """Nanoseconds since the start of the trace, and before it while the engine gets ready."""
+
+    def __init__(self) -> None:
+        self.now_ns = -60 * NS
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSpeed:
+    """What lies between server and store: bytes a second both ways, and latencies of an operation, in ms."""
+
+    bytes_per_second: float = 20e9
+    latency_ms: tuple[float, float] = (0.5, 2.0)
+
+    def __post_init__(self) -> None:
+        least, most = self.latency_ms
+        if self.bytes_per_second <= 0 or not 0 <= least <= most:
+            raise ValueError(f"expected a speed above zero and latencies 0 <= least <= most, got {self}")
+
+    def page_ns(self, page_bytes: int) -> int:
+        """How long a page takes."""
+        return max(1, round(page_bytes / self.bytes_per_second * NS))
+
+    def delays(self, page_bytes: int) -> Delays:
+        """The latencies in page times; an answer never comes in the moment of its question."""
+        page_ns = self.page_ns(page_bytes)
+        least, most = (max(1, -(-round(ms * 1_000_000) // page_ns)) for ms in self.latency_ms)
+        return Delays(exists=(least, most), get=(least, most), put=(least, most))
+
+
+class VirtualStore:
+    """A store of pages of `page_bytes`, whatever few bytes stand for them; see the module.
+
+    `capacity_bytes` counts pages at their full size. `read_pages` and `written_pages` have passed over the link.
+    """
+
+    def __init__(
+        self, clock: VirtualClock, page_bytes: int, body_bytes: int, speed: LinkSpeed, *, seed: int, capacity_bytes: int
+    ) -> None:
+        self.name = "virtual"
+        self.read_pages = 0
+        self.written_pages = 0
+        self._clock = clock
+        self._page_ns = speed.page_ns(page_bytes)
+        room = (capacity_bytes // page_bytes) * (HEADER_BYTES + body_bytes) if capacity_bytes else None
+        self.medium = Medium(room)
+        self._inner = SimulatedStore(seed, delays=speed.delays(page_bytes), medium=self.medium, link=Link(1))
+        self._gets: set[int] = set()
+        self._puts: set[int] = set()
+        self._in_flight: set[int] = set()
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is under way."""
+        return not self._in_flight
+
+    def exists(self, ticket: int, keys: Sequence[bytes], tick: int) -> None:  # noqa: ARG002 - the clock is ours
+        """See `Store.exists`."""
+        self._in_flight.add(ticket)
+        self._inner.exists(ticket, keys, self._page_time)
+
+    def get_into(self, ticket: int, keys: Sequence[bytes], buffers: Sequence[Buffer], tick: int) -> None:  # noqa: ARG002
+        """See `Store.get_into`."""
+        self._in_flight.add(ticket)
+        self._gets.add(ticket)
+        self._inner.get_into(ticket, keys, buffers, self._page_time)
+
+    def put(self, ticket: int, keys: Sequence[bytes], buffers: Sequence[Buffer], tick: int) -> None:  # noqa: ARG002
+        """See `Store.put`."""
+        self._in_flight.add(ticket)
+        self._puts.add(ticket)
+        self._inner.put(ticket, keys, buffers, self._page_time)
+
+    def poll(self, tick: int) -> list[Progress]:  # noqa: ARG002
+        """See `Store.poll`."""
+        if not self._in_flight:
+            self._inner.poll(self._page_time)  # time that nobody used is gone
+            return []
+        reports = self._inner.poll(self._page_time)
+        for report in reports:
+            if report.done:
+                self._count(report)
+        return reports
+
+    def close(self) -> None:
+        """See `Store.close`."""
+        self._inner.close()
+
+    @property
+    def _page_time(self) -> int:
+        return self._clock.now_ns // self._page_ns
+
+    def _count(self, report: Progress) -> None:
+        self._in_flight.discard(report.ticket)
+        if report.ticket in self._gets:
+            self._gets.discard(report.ticket)
+            self.read_pages += sum(verdict is Verdict.HIT for verdict in report.verdicts)
+        elif report.ticket in self._puts:
+            self._puts.discard(report.ticket)
+            self.written_pages += sum(verdict is Verdict.STORED for verdict in report.verdicts)

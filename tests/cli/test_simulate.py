@@ -1,0 +1,69 @@
+"""`stagehold simulate`, as people and programs run it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from stagehold.cli.main import app
+
+SMALL = ("--requests", 20, "--scale", 32, "--page-size", 16, "--device-pages", 560, "--store-gbps", 0.2)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["simulate", *(str(a) for a in arguments)], env={"COLUMNS": "100"})
+
+
+def test_json_is_one_object_and_repeats(tmp_path: Path) -> None:
+    """Nothing of the machine or the moment is in it; the whole run and its log are written beside it."""
+    first = run(*SMALL, "--json", "--out", tmp_path / "run.json", "--audit", tmp_path / "a.jsonl")
+    again = run(*SMALL, "--json")
+
+    assert 0 == first.exit_code, first.output
+    assert first.stdout == again.stdout
+    found, written = json.loads(first.stdout), json.loads((tmp_path / "run.json").read_bytes())
+    assert found.items() <= written.items()
+    assert 20 == found["requests"]
+    assert str(tmp_path / "a.jsonl") == written["audit_log"]
+    assert 0 == CliRunner().invoke(app, ["audit", "verify", written["audit_log"]]).exit_code
+
+
+def test_the_table_names_costs_sizes_and_digest(tmp_path: Path) -> None:
+    """People see on what it was simulated, and where the run lies."""
+    done = run(*SMALL, "--step-ms", 5, "--retries", 0, "--out", tmp_path / "run.json")
+
+    assert 0 == done.exit_code
+    assert "20 requests, buffer_only, llama-3.1-8b on 4 x h100" in done.stdout
+    assert "560 on the device, 672 of staging" in done.stdout
+    assert f"run written to {tmp_path / 'run.json'}" in done.stdout
+    assert 5 == json.loads((tmp_path / "run.json").read_bytes())["step_ms"]
+
+
+def test_a_fault_is_said_and_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted fault: a run with phantoms fails the command, after its figures were printed."""
+    monkeypatch.setattr("stagehold.lab.simulate_report.faults", lambda _found: ["7 phantom hit tokens"])
+    done = run(*SMALL, "--json")
+
+    assert 1 == done.exit_code
+    assert "stagehold: 7 phantom hit tokens\n" == done.stderr
+    assert 20 == json.loads(done.stdout)["requests"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--store-latency-ms", "2-1"], "expected milliseconds such as 1 or 0.5-2"),
+        (["--format", "csv"], "--format csv: expected one of"),
+        (["--device-pages", 10], "no such request could ever run"),
+        (["--trace", "nowhere"], "nowhere: expected a readable file"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: list[str], told: str) -> None:
+    """Before anything is started, exit status 2."""
+    done = run("--requests", 3, *arguments)
+
+    assert 2 == done.exit_code
+    assert told in done.stderr
