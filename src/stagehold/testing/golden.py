@@ -28,18 +28,23 @@ from typing import Any
 
 import numpy as np
 
+from stagehold.cache.stores.simulated import Delays
 from stagehold.lifecycle.data import Admission, Handle, Plan, Skip
 from stagehold.lifecycle.errors import Misuse, PartialDelivery
+from stagehold.lifecycle.ranks.in_process import InProcess
 from stagehold.machines import MACHINES, Birth, Sink, audit_words
 from stagehold.machines.records import RECORD, HandleKey
-from stagehold.testing.hand import FAMILY_TOKENS, Hand, Tokens
+from stagehold.specs.attachment import AttachmentState
+from stagehold.specs.component import ComponentConfig
+from stagehold.specs.outcomes import ComponentKind
+from stagehold.testing.hand import FAMILY_TOKENS, Hand, Tokens, small_config
 
 COMMAND = ">"
 OUTPUT = "    "
 BETWEEN, ANSWER = "-", "="
 
 HELP = {
-    "engine": "NAME=VALUE ...: the settings of the engine; only as the first command",
+    "engine": "NAME=VALUE ...: the settings of the engine, also `window=N` pages and `ranks=2`; only as the first command",
     "arrive": "RID TEXT: a request for this text",
     "tick": "[COUNT]: so many passes, 1 if left out",
     "visit": "RID: select, and commit what was selected",
@@ -52,10 +57,12 @@ HELP = {
     "abort": "RID: the caller ends the request",
     "put": "TEXT [FIRST..END]: another server stores these pages, all if left out",
     "lose": "TEXT FIRST..END: the store loses these pages",
-    "grow": "TEXT: a sibling publishes all whole pages of this text",
+    "grow": "TEXT [FIRST..END]: a sibling publishes all whole pages of this text, and its window for these pages",
+    "fade": "TEXT FIRST..END: the window slots of these pages are evicted, the pages stay",
     "shrink": "TEXT KEPT: what lies behind the first KEPT pages is evicted",
     "fail": "COUNT: the next operations of the store fail",
     "limit": "PAGES: so many pages pass between store and staging in a tick",
+    "late": "COUNT: the store of the second rank answers so many ticks later",
     "stall": "the store completes nothing",
     "unstall": "the store goes on",
     "detach": "let go of the store",
@@ -101,7 +108,8 @@ class Conversation:
     """One engine over a simulated store that answers in the next tick; `say` runs one command."""
 
     def __init__(self, *settings: str, sink: Sink | None = None) -> None:
-        self.hand = Hand(engine_options={"sink": sink}, **dict(map(_setting, settings)))
+        self.hands = _hands(_settings(settings), sink)  # one for each rank, and all do the same
+        self.hand = self.hands[0]
         self.handles: dict[str, Handle] = {}
         self.plans: dict[str, Plan] = {}
         self._names: dict[int, str] = {}
@@ -109,11 +117,14 @@ class Conversation:
         self._texts: dict[str, int] = {}
         self._records, self._births = 0, 0  # of the open block, said already
         self._begun = False
+        while self.hand.engine.attachment is AttachmentState.ATTACHING:
+            self._pass()
         self._hush()
 
     def close(self) -> None:
-        """End the engine."""
-        self.hand.engine.close()
+        """End the engine of every rank."""
+        for hand in self.hands:
+            hand.engine.close()
 
     def say(self, words: list[str]) -> list[str]:
         """What one command leads to: lines of the audit, then what the call gave back."""
@@ -125,12 +136,22 @@ class Conversation:
             return []
         deed: Callable[..., list[str] | None] = getattr(self, f"_{name}")
         try:
-            said = deed(*arguments) or []
+            said = (deed(*arguments) or []) if name in ("tick", "late") else self._on_all(deed, arguments)
         except (TypeError, KeyError, ValueError) as error:
             raise GoldenError(f"{name} {HELP[name]}; found {' '.join(arguments) or 'nothing'!r}") from error
         except (Misuse, PartialDelivery) as error:
             said = [_line(ANSWER, f"{type(error).__name__}: {error}")]
         return [*self._news(BETWEEN), *said] if name != "tick" else said
+
+    def _on_all(self, deed: Callable[..., list[str] | None], arguments: list[str]) -> list[str]:
+        """What the first rank is told; every rank must be told the same."""
+        told = []
+        for hand in self.hands:
+            self.hand = hand
+            told.append(deed(*arguments) or [])
+        self.hand = self.hands[0]
+        assert all(said == told[0] for said in told), f"the ranks were told different things: {told}"
+        return told[0]
 
     # What is said of the audit
 
@@ -179,13 +200,25 @@ class Conversation:
     def _tick(self, count: str = "1") -> list[str]:
         said: list[str] = []
         for _ in range(int(count)):
-            self.hand.tick()
+            self._pass()
             block = self.hand.engine.last_block()
             assert block is not None, "a tick closes a block"
             when = str(block.tick)
             said += self._told(when, block.births[self._births :], block.records[self._records :])
             self._births = self._records = 0
         return said
+
+    def _pass(self) -> None:
+        """One pass of all ranks: what each has found out is agreed on by its least."""
+        facts = [hand.engine.poll() for hand in self.hands]
+        for hand in self.hands:
+            hand.engine.proceed(np.minimum.reduce(facts))
+        assert len({hand.engine.digest() for hand in self.hands}) == 1, "the ranks recorded different things"
+
+    def _late(self, count: str) -> list[str]:
+        ticks = 1 + int(count)
+        self.hands[1].store._delays = Delays(exists=(ticks, ticks), get=(ticks, ticks), put=(ticks, ticks))  # noqa: SLF001
+        return []
 
     # Commands: requests
 
@@ -223,16 +256,22 @@ class Conversation:
 
     def _put(self, *words: str) -> None:
         text, first, end = self._pages(words)
-        self.hand.put(text, first, end)
+        self.hand.put_all(text, first, end)
 
     def _lose(self, *words: str) -> None:
         text, first, end = self._pages(words)
         for name in self.hand.names(text, first, end):
             self.hand.store.drop(name)
 
-    def _grow(self, *text: str) -> None:
-        tokens = self._text(text)
-        self.hand.grow(tokens, len(tokens) // self.hand.config.page_size)
+    def _grow(self, *words: str) -> None:
+        text, first, end = self._pages(words)
+        bring = {one.name: end - first for one in self.hand.config.components}
+        self.hand.grow(text, len(text) // self.hand.config.page_size, **bring)
+
+    def _fade(self, *words: str) -> None:
+        text, first, end = self._pages(words)
+        for one in self.hand.config.components:
+            self.hand.tombstone(text, first, end, one.name)
 
     def _shrink(self, *words: str) -> list[str]:
         gone = self.hand.shrink(self._text(words[:-1]), int(words[-1]))
@@ -281,6 +320,31 @@ class Conversation:
 
 def _line(when: str, said: str) -> str:
     return f"{when:>5}  {said}"
+
+
+def _hands(settings: dict[str, Any], sink: Sink | None) -> list[Hand]:
+    """One rank, or two of one group; the first one's blocks are told."""
+    ranks = settings.pop("ranks", 1)
+    group = InProcess(ranks)
+    options = [{"sink": sink if rank == 0 else None, "group": group.member(rank)} for rank in range(ranks)]
+    return [Hand(engine_options=one, attach=False, **settings) for one in options]
+
+
+def _settings(words: tuple[str, ...]) -> dict[str, Any]:
+    """What a `Hand` is built with; a window comes with pools that are large enough for these stories."""
+    found = dict(map(_setting, words))
+    window = found.pop("window", None)
+    if window is not None:
+        page = found.get("page_size", small_config().page_size)
+        one = ComponentConfig(
+            name="window",
+            kind=ComponentKind.SLIDING_WINDOW,
+            window_tokens=window * page,
+            device_pages=64,
+            staging_pages=16,
+        )
+        found |= {"components": (one,), "chunk_tokens": 16 * page}
+    return found
 
 
 def _setting(word: str) -> tuple[str, Any]:
