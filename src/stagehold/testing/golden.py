@@ -44,7 +44,7 @@ OUTPUT = "    "
 BETWEEN, ANSWER = "-", "="
 
 HELP = {
-    "engine": "NAME=VALUE ...: the settings of the engine, also `window=N` pages and `ranks=2`; only as the first command",
+    "engine": "NAME=VALUE ...: the settings of the engine, `window=N` pages, `ranks=2`; only as the first command",
     "arrive": "RID TEXT: a request for this text",
     "tick": "[COUNT]: so many passes, 1 if left out",
     "visit": "RID: select, and commit what was selected",
