@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 REQUESTS ?= 500
 CACHE_REQUESTS ?= 100
+SECONDS ?= 600
+PROCESSES ?= 2
 
 # A crowded server: sixteen tenants on a pool hardly larger than one request, clients who give up, a slow store.
 RACES ?= --tenants 16 --hang-ups 3 --speed 2 --device-pages 260 --store-delay 24
@@ -16,12 +18,13 @@ RACES ?= --tenants 16 --hang-ups 3 --speed 2 --device-pages 260 --store-delay 24
 DEMO ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test soak format clean
+.PHONY: help setup run test soak mutate format clean
 
 help:
 	@echo "make run     a real model cold, warm and restarted, then replays of $(REQUESTS) and $(CACHE_REQUESTS) requests, every byte compared"
 	@echo "make test    format, lint, types, stale diagrams, tests"
-	@echo "make soak    the long runs"
+	@echo "make soak    the long runs, then SECONDS=$(SECONDS) of storms, rules and walks"
+	@echo "make mutate  plant the bugs of the table one by one; MUTANTS=200 SEED=... draws others"
 	@echo "make setup   only prepare $(VENV)"
 	@echo "make format  rewrite the sources in house format"
 
@@ -48,8 +51,15 @@ test: $(READY)
 	$(BIN)/stagehold diagram --check
 	$(BIN)/pytest
 
+# Long tests, the search of all small worlds, then storms, rules and walks in turn for SECONDS, from SEED on.
 soak: $(READY)
 	$(BIN)/pytest -m soak
+	$(BIN)/stagehold explore --processes $(PROCESSES)
+	$(BIN)/stagehold explore --soak $(SECONDS) --seed $(or $(SEED),0)
+
+# Bugs planted in a copy of the commit: those of the table, or MUTANTS drawn ones by SEED (the commit unless given).
+mutate: $(READY)
+	$(BIN)/python tests/mutants/harness.py --processes $(PROCESSES) $(if $(MUTANTS),--mechanical $(MUTANTS) --seed "$(SEED)")
 
 format: $(READY)
 	$(BIN)/ruff format .

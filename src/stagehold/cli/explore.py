@@ -24,12 +24,15 @@ def explore(
     << 30,
     replay: Annotated[str | None, typer.Option(help="Run the program in this file instead; - is stdin.")] = None,
     walk: Annotated[int | None, typer.Option(min=1, help="Make so many random transitions instead.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random transitions.")] = 0,
+    soak: Annotated[float | None, typer.Option(min=0, help="Storms, rules and walks for so many seconds.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of random transitions, and of the first round.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Search small worlds of two real ranks and two requests; exit 1 with a program where anything is wrong."""
     if replay is not None:
         _replay(replay)
+    elif soak is not None:
+        _soak(soak, seed, as_json=as_json)
     elif walk is not None:
         _walk(_worlds(world), walk, seed, as_json=as_json)
     else:
@@ -112,4 +115,29 @@ def _walk(worlds: list[SmallWorld], transitions: int, seed: int, *, as_json: boo
         for line in (done.violation, *done.program) if done.violation else ():
             typer.echo(f"    {line}")
     if done.violation:
+        raise typer.Exit(1)
+
+
+def _soak(seconds: float, seed: int, *, as_json: bool) -> None:
+    from stagehold.testing.explore.soak import MOST_GROWTH, Soaked, soak
+
+    def tell(done: Soaked) -> None:
+        typer.echo(f"seed {seed + done.rounds - 1}: {done.sizes[-1]:.0f} MiB after {done.seconds:.0f} s")
+
+    done = soak(seed, seconds, None if as_json else tell)
+    told: dict[str, Any] = {
+        "seeds": [seed, seed + done.rounds - 1],
+        "requests": done.requests,
+        "acts": done.acts,
+        "examples": done.examples,
+        "transitions": done.transitions,
+        "aborted_in": dict(sorted(done.aborted_in.items())),
+        "mebibytes": [round(size, 1) for size in (done.sizes[0], done.sizes[-1])],
+        "growth_per_round": round(done.growth, 3),
+        "growth_allowed": MOST_GROWTH,
+        "flat": done.flat,
+        "seconds": round(done.seconds, 1),
+    }
+    typer.echo(orjson.dumps(told).decode() if as_json else ", ".join(f"{name} {value}" for name, value in told.items()))
+    if not done.flat:
         raise typer.Exit(1)

@@ -79,7 +79,8 @@ def _one(world: SmallWorld, pair: Pair, dice: random.Random, done: Walked, most:
         except Exception as error:  # noqa: BLE001 - whatever an engine raises here is a find
             done.violation, done.program = f"{type(error).__name__}: {error}", program_of(world, way)
             return
-        done.aborted_in[before] += bool(before)
+        if before:
+            done.aborted_in[before] += 1
         done.transitions += 1
         if pair.ended and "away" not in pair.own.stands:
             return

@@ -53,7 +53,7 @@ WORLDS: tuple[SmallWorld, ...] = (
         "two equal prompts that no store has: the one that is computed first is written, and wakes the other",
         **EQUAL | {"stored": (0, 0)},
         believed=False,
-        budget=Budget(total=1, late=0),
+        budget=Budget(total=1, late=0, abort=0, lag=0),
         settings=ONE_LAUNCH,
     ),
     SmallWorld(

@@ -1,0 +1,76 @@
+"""Random walks of small worlds and rounds of a soak: deep instead of broad, the same for the same seed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import pytest
+
+from stagehold.lifecycle.holds import HoldRules
+from stagehold.specs.outcomes import Fetched
+from stagehold.specs.request import RequestState
+from stagehold.testing.explore import WORLDS, soak, walk
+
+ENDED = (RequestState.FINISHED, RequestState.RETRACTED, RequestState.ABORTED)
+PASSING = (RequestState.ANCHOR_LOST,)
+ABORTABLE = {state.name.lower() for state in RequestState if state not in (*ENDED, *PASSING)}
+"""Where a request can be when it is aborted: a passing state is left in the cascade that entered it."""
+
+
+def test_the_same_seed_makes_the_same_walk() -> None:
+    """And another seed another one."""
+    first, again, other = (walk(WORLDS[:2], seed, transitions=250) for seed in (1, 1, 2))
+
+    assert "" == first.violation
+    assert 250 == first.transitions
+    assert {**asdict(first), "seconds": 0} == {**asdict(again), "seconds": 0}
+    assert first.aborted_in != other.aborted_in or first.walks != other.walks
+
+
+def test_a_walk_finds_what_is_planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stops there, and has a program for it."""
+    monkeypatch.setattr(HoldRules, "fetched", lambda self, h, good: Fetched.WHOLE)
+    found = walk(WORLDS[:1], 1, transitions=4_000)
+
+    assert "wrong page" in found.violation
+    assert "world fork" == found.program[0]
+    assert found.transitions < 4_000
+
+
+def test_the_line_through_sizes() -> None:
+    """Growth by one a round is seen, and noise about a level is none; two sizes are no line."""
+    assert 0.0 == soak.slope([5.0, 9.0])
+    assert 1.0 == pytest.approx(soak.slope([3.0, 4.0, 5.0, 6.0]))
+    assert 0.0 == pytest.approx(soak.slope([3.0, 4.0, 4.0, 3.0]))
+    assert 0.0 < soak.size_of_process() < 1 << 20
+
+
+def test_one_round_of_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A storm, a walk, rules and small worlds; everything is counted, and no time is needed for one round."""
+    for name, less in {"STORM_REQUESTS": 8, "WALK_ACTS": 20, "RULE_EXAMPLES": 1, "EXPLORED": 60}.items():
+        monkeypatch.setattr(soak, name, less)
+    heard: list[int] = []
+    done = soak.soak(3, 0.0, lambda round_: heard.append(round_.rounds))
+
+    assert (1, 1, 8, 1, 60) == (done.rounds, done.storms, done.requests, done.examples, done.transitions)
+    assert [1] == heard
+    assert done.flat
+    assert done.acts > 28
+
+
+def test_a_process_that_grows_is_not_flat() -> None:
+    """By more than a leaked World a round, after the warm rounds."""
+    grown = soak.Soaked(0, sizes=[100.0, 300.0, 301.0, *(301.0 + 5 * at for at in range(6))])
+    level = soak.Soaked(0, sizes=[100.0, 300.0, 301.0, 302.0, 303.0, 301.0, 302.0])
+
+    assert not grown.flat
+    assert level.flat
+
+
+@pytest.mark.soak
+def test_requests_are_aborted_wherever_they_can_be() -> None:
+    """Fifty thousand transitions over all worlds: nothing is found, and a request was aborted in each state."""
+    done = walk(WORLDS, 11, transitions=50_000)
+
+    assert "" == done.violation, done.program
+    assert set(done.aborted_in) == ABORTABLE
