@@ -19,14 +19,17 @@ ROWS = pytest.StashKey["object"]()
 
 
 @pytest.fixture
-def hand() -> Iterator[Callable[..., Hand]]:
-    """Builds engines driven by hand; each is closed at the end, and then nobody may own anything."""
+def hand(request: pytest.FixtureRequest) -> Iterator[Callable[..., Hand]]:
+    """Builds engines driven by hand; each is closed at the end, and then nobody may own anything.
+
+    A parameter gives settings that hold unless the test says otherwise.
+    """
     from stagehold.testing.hand import Hand
 
     made: list[Hand] = []
 
     def build(**options: object) -> Hand:
-        made.append(Hand(**options))
+        made.append(Hand(**{**getattr(request, "param", {}), **options}))
         return made[-1]
 
     yield build
