@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from stagehold.specs.outcomes import HostMode
+from stagehold.testing.checks import device_bytes
+from stagehold.testing.content import Prompt
 from stagehold.testing.marks import Marks
 from stagehold.testing.mixes import KINDS, PAGES, PAIRWISE, WINDOWS, Mix, every_mix, mix_of, mixed, recut
 from stagehold.testing.rules import MixRules
@@ -17,6 +19,8 @@ from stagehold.testing.scenes import PART_SCENES
 from stagehold.testing.shapes import small
 from stagehold.testing.steps import walk
 from stagehold.testing.storm import Storm, storm_shape
+from stagehold.testing.visiting import Ending
+from stagehold.testing.watch import WorldBroken
 from stagehold.testing.watch_parts import REACHED
 from stagehold.testing.world import World
 
@@ -87,6 +91,44 @@ def test_no_list_of_acts_breaks_an_engine_of_several_components() -> None:
         ),
     )
     assert MixRules.steps >= RULE_STEPS
+
+
+def spoil(world: World, component: str) -> None:
+    """Flip a byte that the running guest reads next."""
+    guest = world.running[0]
+    slot = world.engine.page_slots(guest.handle, None if component == "full" else component)[-1]
+    device_bytes(world.engine, component).tensor[0, slot, 0] ^= 1
+
+
+@pytest.mark.parametrize(("component", "said"), [("full", "wrong bytes at tokens [8] of full"),
+                                                 ("swa", "wrong bytes at tokens [8] of swa"),
+                                                 ("state", "wrong state behind token 10")])  # fmt: skip
+def test_a_wrong_byte_of_any_component_is_reported(component: str, said: str) -> None:
+    """One flipped bit on the device is seen at the next read."""
+    world = World(1, recut(small(), Mix(4, "swa+state", "above"), random.Random(1)))
+    world.arrive(Prompt(0, 20))
+    world.visit(0, Ending.COMMIT)
+    world.compute(0, 10)
+    spoil(world, component)
+    with pytest.raises(WorldBroken) as caught:
+        world.compute(0, 2)
+    assert said in str(caught.value)
+
+
+def test_a_wrong_byte_in_host_memory_is_reported() -> None:
+    """Pages that are kept are looked at when everything has ended."""
+    world = World(1, recut(small(), Mix(4, "swa", "above", HostMode.CACHE), random.Random(1)))
+    while not world.core.attached:
+        world.tick()
+    world.arrive(Prompt(0, 20))
+    world.visit(0, Ending.COMMIT)
+    world.compute(0, 20)
+    world.quiesce()
+    stock = world.core.stocks.others[0]
+    assert 0 < len(stock.host)
+    world.core.bytes[stock.name].page(stock.host.pages()[0])[0] ^= 1
+    with pytest.raises(WorldBroken, match="is kept in host memory, and is wrong"):
+        world.check_rest()
 
 
 def test_twelve_worlds_meet_every_window_in_every_page() -> None:

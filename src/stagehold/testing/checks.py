@@ -234,6 +234,16 @@ def check_tree(core: Core, library: Library) -> None:
                 require(bytes_of[:, slot].tobytes() == right, f"the tree shows a wrong page {page} of {one.name}")
 
 
+def check_hosts(core: Core, library: Library) -> None:
+    """What host memory keeps has the right bytes, of every component."""
+    names = {key: name for name, key in library.beliefs.items()}
+    for stock in core.stocks:
+        for key, kept in stock.host._pages.items():  # noqa: SLF001 - nobody else may look without a use
+            found = bytes(core.bytes[stock.name].page(kept.page))
+            right = library.bodies[names[key]]
+            require(found == right, f"{stock.name} page {key[:4].hex()} is kept in host memory, and is wrong")
+
+
 def check_beliefs(core: Core, library: Library, medium: Medium, lost: AbstractSet[bytes]) -> None:
     """A store that loses nothing by itself has every page that is believed stored, but those in `lost`."""
     for name, key in library.beliefs.items():

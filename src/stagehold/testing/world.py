@@ -16,7 +16,7 @@ from stagehold.lifecycle.errors import Misuse
 from stagehold.lifecycle.snapshots import Snapshot
 from stagehold.specs.attachment import AttachmentState
 from stagehold.specs.write import WriteState
-from stagehold.testing.checks import check_medium, check_rest, check_tree
+from stagehold.testing.checks import check_hosts, check_medium, check_rest, check_tree
 from stagehold.testing.content import answer_to
 from stagehold.testing.digests import digest_of
 from stagehold.testing.stage import act
@@ -180,6 +180,7 @@ class World(Traffic):
         self.tick()
         check_rest(self.core)
         check_tree(self.core, self.library)
+        check_hosts(self.core, self.library)
         check_medium(self.library, self.store.medium, self.lost)
         check_replay(self.core, self.blocks)
 
