@@ -22,6 +22,7 @@ from stagehold.cache.stores.dice import Dice
 from stagehold.cache.stores.protocol import Store
 from stagehold.cache.stores.simulated import Delays
 from stagehold.cache.stores.workers import WorkerStore
+from stagehold.lab.expand import Scale
 from stagehold.lab.ranks import RANK_SEEDS, RankReplay, Ranks, RanksReport
 from stagehold.lab.replay import ReplayOptions
 from stagehold.machines.audit_diff import diff
@@ -59,16 +60,19 @@ class AsSlowAsTheSlowest(RankReplay):
         return slow
 
 
-@pytest.mark.parametrize("size", [2, 4])
-def test_processes_replay_the_trace_as_one_rank_that_is_as_slow_as_the_slowest(tmp_path: Path, size: int) -> None:
+@pytest.mark.parametrize(("size", "block_tokens", "device_pages"), [(2, 16, 260), (4, 4, 80)])
+def test_processes_replay_the_trace_as_one_rank_that_is_as_slow_as_the_slowest(
+    tmp_path: Path, size: int, block_tokens: int, device_pages: int
+) -> None:
     """500 requests: equal digests in every tick, one collective a tick, right bytes on all of them."""
-    found = Ranks(options(tmp_path), size).run()
+    sizes = {"scale": Scale(block_tokens), "device_pages": device_pages}
+    found = Ranks(options(tmp_path, **sizes), size).run()
     kind = type("Kind", (AsSlowAsTheSlowest,), {"size": size})
-    alone = kind(options(tmp_path, audit=tmp_path / "alone.jsonl"), Solo()).result()
+    alone = kind(options(tmp_path, **sizes, audit=tmp_path / "alone.jsonl"), Solo()).result()
 
     assert [] == found.faults()
     assert (500, size) == (found.of_all.requests, len(found.results))
-    assert found.of_all.store_hit_tokens > 10_000
+    assert found.of_all.store_hit_tokens > 2_000
     assert {alone.digests} == {result.digests for result in found.results}
     assert {found.of_all.ticks} == {result.exchanges for result in found.results}
     logs = [Path(result.report.audit_log) for result in found.results]
