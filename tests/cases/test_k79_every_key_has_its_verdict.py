@@ -48,6 +48,19 @@ def test_the_others_of_the_batch_are_stored_and_said_to_be(hand):
     assert 1 == h.engine.stats().count("write_put_ended_failed").taken
 
 
+def test_what_was_kept_is_believed_at_once_and_not_sent_again(hand):
+    """The four in front of it; the next try is about the others."""
+    h, store, names = batch(hand)
+    assert [True] * 4 + [False] * 4 == [h.core.beliefs.knows(name[:32]) for name in names]
+    (left,) = h.core.writes.values()
+    assert (4, 8, 4) == (left.data.first, left.data.last, h.engine.stats().stored_pages)
+    sent: list[int] = []
+    put = store.put
+    store.put = lambda ticket, keys, *more: (sent.append(len(keys)), put(ticket, keys, *more))
+    h.until(lambda: not h.core.writes, 100)
+    assert [4, 4] == sent
+
+
 def test_a_rejection_is_no_fault_of_the_store(hand):
     """A full store answers questions as well as any."""
     h, _, _ = batch(hand)

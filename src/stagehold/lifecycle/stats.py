@@ -37,7 +37,8 @@ class Stats:
     `counters` has every row that was taken, by `machine_event_outcome`; `declines` counts launches by reason.
     Every offered page is refused, stored or dropped, was evicted unwritten, or is one of the backlog; pages of other
     components count like those of FULL. `backlog_age` is how many ticks the oldest write has been pending. What waits
-    for a write-back policy was not offered yet: `held_back_pages`, of which some are evicted first.
+    for a write-back policy was not offered yet: `held_back_pages`, of which some are evicted first. `kept_pages` are in
+    the host tier or the page cache; `reserved_pages` of the device are promised and not taken: they evict nothing yet.
     """
 
     ticks: int
@@ -66,6 +67,7 @@ class Stats:
     held_back_pages: int
     evicted_held_back_pages: int
     kept_pages: int
+    reserved_pages: int
     max_reissues: int
 
     def count(self, counter: str) -> Count:
@@ -179,6 +181,7 @@ class Tally:
             held_back_pages=len(core.held_back.pages),
             evicted_held_back_pages=core.held_back.lost,
             kept_pages=sum(len(stock.host) for stock in core.stocks),
+            reserved_pages=sum(stock.reserved for stock in core.stocks),
             max_reissues=max(0, self._max_issues(core) - 1),
         )
 
