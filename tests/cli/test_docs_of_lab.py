@@ -43,6 +43,14 @@ def test_the_example_of_our_format_is_one(tmp_path: Path) -> None:
     assert 128 == trace_stats(read_trace(tmp_path / "t.jsonl"), tmp_path).ideal_hit_tokens
 
 
+def test_the_example_of_a_report_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it stands on the page, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    exec(blocks("python")[0], {})
+
+    assert "Two passes" in (tmp_path / "report.html").read_text()
+
+
 def test_every_format_is_told_of() -> None:
     """A reader that is added is added to the page."""
     assert all(f"| `{name}` |" in PAGE for name in Format)

@@ -1,0 +1,91 @@
+"""`stagehold report`: runs on one page that needs nothing beside it, with the machines' heat where a run has a log."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stagehold.cli.errors import BadInput, refuse_overwriting
+
+if TYPE_CHECKING:
+    from stagehold.lab.reports.page import Extra
+    from stagehold.lab.reports.run import Run
+    from stagehold.specs.declare import MachineSpec
+
+BUTTON = 'tabindex="0" role="button" aria-pressed="false" '
+"""What makes a state a button on the machines' own page; here there is nothing to press."""
+
+
+def report(
+    runs: Annotated[
+        list[Path], typer.Argument(help="Runs as JSON: `simulate --out`, or `replay --json` kept in a file.")
+    ],
+    *,
+    out: Annotated[Path, typer.Option(help="The page.")] = Path("report.html"),
+    title: Annotated[str, typer.Option(help="What stands at its top.")] = "Runs",
+    heat: Annotated[bool, typer.Option(help="Draw the machines of runs whose audit log is there.")] = True,
+) -> None:
+    """Write one HTML page about some runs; the first is what the others are compared with."""
+    from stagehold.lab.reports.page import write_report
+    from stagehold.lab.reports.run import RunError, read_run
+
+    for path in runs:
+        refuse_overwriting("--out", out, path)
+    try:
+        found = [read_run(path) for path in runs]
+    except RunError as error:
+        raise BadInput(str(error)) from error
+    extras = [extra for run in found for extra in _machines(run)] if heat else []
+    write_report(out, found, title=title, extras=extras)
+    typer.echo(f"{len(found)} runs on {out}")
+
+
+def _machines(run: Run) -> list[Extra]:
+    """How often each row was taken, drawn and as a table, where the run has left a log."""
+    log = run.found.get("audit_log")
+    if not isinstance(log, str) or not Path(log).is_file():
+        return []
+    from stagehold.lab.reports.page import Extra
+    from stagehold.machines import MACHINES
+    from stagehold.machines.audit_read import BadLogError
+    from stagehold.machines.heat import stats
+
+    try:
+        counted = stats(Path(log))
+    except BadLogError as error:
+        raise BadInput(str(error)) from error
+    parts = [_machine(spec, counted.taken[spec.name]) for spec in MACHINES]
+    lead = f"<p>{counted.records:,} records in {escape(Path(log).name)}; rows never taken are dashed.</p>"
+    return [Extra(f"{run.name}: machines", lead + "".join(parts))]
+
+
+def _machine(spec: MachineSpec, taken: tuple[int, ...]) -> str:
+    from stagehold.lab.reports.tables import Cell, number, table, words
+    from stagehold.machines import labels
+    from stagehold.machines.html_svg import svg
+
+    most = max([*taken, 1])
+    rows = [
+        [
+            words(labels.source(row)),
+            words(labels.label(spec, row)),
+            words(labels.word(row.target)),
+            number(taken[place]),
+            Cell(f'<span class="heat" style="width:{_warmth(taken[place], most)}rem"></span>', taken[place]),
+        ]
+        for place, row in labels.in_order(spec)
+    ]
+    drawn = svg(spec, dict(enumerate(taken))).replace(BUTTON, "")
+    return (
+        f"<details><summary>{spec.name}: {sum(taken):,} steps, {sum(map(bool, taken))} of {len(taken)} rows</summary>"
+        f'<div class="scroll" role="region" tabindex="0" aria-label="Diagram of {spec.name}">{drawn}</div>'
+        f"{table(f'Rows of {spec.name}', ('source', 'row', 'target', 'taken', 'heat'), rows)}</details>"
+    )
+
+
+def _warmth(count: int, most: int) -> float:
+    """Width of a bar on a logarithmic scale, since rows differ by many powers of ten."""
+    return round(8 * count.bit_length() / most.bit_length(), 2)

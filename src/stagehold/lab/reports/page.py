@@ -1,0 +1,178 @@
+"""The report page: everything it needs is in it, so that it opens anywhere, offline, light and dark, at any width.
+
+It owns the page's order and HTML. Style and script stand in `report.css` and `report.js` beside this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+
+from stagehold.lab.reports.charts import Axes, Line, lines, rates
+from stagehold.lab.reports.run import Run, RunError
+from stagehold.lab.reports.sentences import comparison, share, summary
+from stagehold.lab.reports.tables import Cell, bars, number, table, words
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+
+FIGURES = (
+    ("requests", "requests"),
+    ("prompt_tokens", "prompt tokens"),
+    ("ideal_hit_tokens", "ideal hits"),
+    ("device_hit_tokens", "device hits"),
+    ("store_hit_tokens", "store hits"),
+    ("recomputed_tokens", "recomputed"),
+    ("fetched_tokens", "fetched"),
+    ("spliced_tokens", "spliced"),
+    ("phantom_hit_tokens", "phantoms"),
+    ("retries", "retries"),
+    ("deferrals", "deferrals"),
+    ("read_bytes", "bytes read"),
+    ("written_bytes", "bytes written"),
+    ("ticks", "ticks"),
+)
+PHASES = (("until admitted", "admitted_ms"), ("until the first token", "ttft_ms"), ("until the end", "finished_ms"))
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """A section that the caller made: its title, and HTML that needs nothing from elsewhere."""
+
+    title: str
+    html: str
+
+
+def write_report(target: Path, runs: Sequence[Run], *, title: str = "Runs", extras: Sequence[Extra] = ()) -> None:
+    """Write one self-contained HTML page about `runs`, the first of which the others are compared with."""
+    target.write_text(page(runs, title=title, extras=extras), encoding="utf-8")
+
+
+def page(runs: Sequence[Run], *, title: str = "Runs", extras: Sequence[Extra] = ()) -> str:
+    """The page as text; `RunError` without any run."""
+    if not runs:
+        raise RunError("report", "at least one run", "none")
+    parts = [_overview(runs)]
+    parts += [_section(run.name, "".join(_of_run(run))) for run in runs]
+    parts += [_section(extra.title, extra.html) for extra in extras]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        f'<link rel="icon" href="data:,"><title>stagehold: {escape(title)}</title>'
+        f"<style>{_asset('report.css')}</style></head><body><header><h1>{escape(title)}</h1></header>"
+        f"<main>{''.join(parts)}</main><script>{_asset('report.js')}</script></body></html>\n"
+    )
+
+
+def _asset(name: str) -> str:
+    return files("stagehold.lab.reports").joinpath(name).read_text(encoding="utf-8")
+
+
+def _section(title: str, inside: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{inside}</section>"
+
+
+def _paragraph(sentences: Iterator[str]) -> str:
+    return f"<p>{escape(' '.join(sentences))}</p>"
+
+
+def _overview(runs: Sequence[Run]) -> str:
+    shown = [(name, head) for name, head in FIGURES if any(run.has(name) for run in runs)]
+    waits = any(run.waits for run in runs)
+    heads = ["run", "hits of ideal", *(["wait p50 ms", "wait p95 ms"] if waits else []), *(head for _, head in shown)]
+    rows = [[words(run.name), *_ratios(run, waits), *(number(run.number(name)) for name, _ in shown)] for run in runs]
+    told = _paragraph(comparison(runs)) if len(runs) > 1 else ""
+    return f"{told}{table('All runs', heads, rows)}{_waits(runs)}"
+
+
+def _ratios(run: Run, waits: bool) -> list[Cell]:
+    ideal = run.number("ideal_hit_tokens")
+    cells = [Cell(share(run.hits, ideal), run.hits / ideal if ideal else 0.0)]
+    return [*cells, *(number(run.waits.get(rank, 0)) for rank in ("p50", "p95"))] if waits else cells
+
+
+def _waits(runs: Sequence[Run]) -> str:
+    """Times to first token of all runs in one chart."""
+    drawn = []
+    for run in runs:
+        times = run.found.get("ttft_ms_sorted") or []
+        if len(times) > 1:
+            shares = [100 * rank / (len(times) - 1) for rank in range(len(times))]
+            drawn.append(Line(run.name, [max(time, 0.1) for time in times], shares))
+    axes = Axes("ms to the first token", "% of requests", log=True, most=100)
+    return f'<div class="charts">{lines("Waiting for the first token", axes, drawn)}</div>' if drawn else ""
+
+
+def _of_run(run: Run) -> Iterator[str]:
+    yield _paragraph(summary(run))
+    if run.series:
+        yield f'<div class="charts">{"".join(_over_time(run))}</div>'
+    yield "<h3>Where hit tokens ended</h3>"
+    queried = run.number("queried_hit_tokens")
+    ends = [("spliced", run.number("spliced_tokens")), *(run.losses.items())]
+    yield bars([(name.replace("_", " "), tokens, f"{tokens:,.0f}, {share(tokens, queried)}") for name, tokens in ends])
+    if run.found.get("slowest"):
+        yield "<h3>Slowest requests</h3>"
+        yield _slowest(run)
+
+
+def _over_time(run: Run) -> Iterator[str]:
+    seconds = run.series["seconds"]
+
+    def grown(named: Sequence[tuple[str, str]], scale: float = 1.0) -> list[Line]:
+        return [
+            Line(name, xs, [y * scale for y in ys])
+            for name, column in named
+            if column in run.series
+            for xs, ys in (rates(seconds, run.series[column]),)
+        ]
+
+    def levels(named: Sequence[tuple[str, str]]) -> list[Line]:
+        return [Line(name, seconds, run.series[column]) for name, column in named if column in run.series]
+
+    tiers = (("device", "device_hit_tokens"), ("store", "store_hit_tokens"), ("computed", "computed_tokens"))
+    ends = (("spliced", "spliced_tokens"), ("lost", "lost_tokens"))
+    moved = (("read", "read_bytes"), ("written", "written_bytes"))
+    owned = (("staging", "owned_staging"), ("pins", "owned_pin"), ("write backlog", "owned_backlog"))
+    again = (("retries", "retries"), ("deferrals", "deferrals"))
+    yield _chart("Prompt tokens by tier", "tokens/s", grown(tiers), stacked=True)
+    yield _chart("Queried hit tokens", "tokens/s", grown(ends), stacked=True)
+    yield _chart("Bytes moved", "GB/s", grown(moved, 1e-9))
+    yield _chart("Staging, pins, backlog", "pages", levels(owned))
+    yield _chart("Retries and deferrals", "per second", grown(again))
+    yield _chart("Requests waiting or running", "requests", levels((("requests", "requests"),)))
+
+
+def _chart(title: str, unit: str, drawn: Sequence[Line], *, stacked: bool = False) -> str:
+    return lines(title, Axes("seconds", unit), drawn, stacked=stacked) if drawn and drawn[0].xs else ""
+
+
+def _slowest(run: Run) -> str:
+    rows = run.found["slowest"]
+    longest = max((row.get("finished_ms", 0) for row in rows), default=0) or 1
+    heads = ["request", "came at s", "prompt", "device", "store", "ideal", "retractions", "first token ms", "its time"]
+    names = ("arrival_s", "prompt_tokens", "device_hit_tokens", "store_hit_tokens", "ideal_hit_tokens", "retractions")
+    cells = (
+        [
+            words(str(row.get("request", ""))),
+            *(number(row.get(name, 0)) for name in names),
+            number(row.get("ttft_ms", 0)),
+            _timeline(row, longest),
+        ]
+        for row in rows
+    )
+    legend = "".join(f'<span><i class="p{at}"></i>{name}</span>' for at, (name, _) in enumerate(PHASES))
+    return f'{table("Slowest requests", heads, cells)}<p class="legend">{legend}</p>'
+
+
+def _timeline(row: dict[str, float], longest: float) -> Cell:
+    parts, before = [], 0.0
+    for at, (name, field) in enumerate(PHASES):
+        end = max(before, row.get(field, 0))
+        width = 100 * (end - before) / longest
+        parts.append(f'<b class="p{at}" style="width:{width:.2f}%" title="{name}: {end - before:,.0f} ms"></b>')
+        before = end
+    return Cell(f'<span class="times">{"".join(parts)}</span>', before)

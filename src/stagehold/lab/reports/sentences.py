@@ -1,0 +1,52 @@
+"""The summary in sentences: what a reader should know before any chart. It owns the words; figures come from runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from stagehold.lab.reports.run import Run
+
+
+def summary(run: Run) -> Iterator[str]:
+    """What one run found."""
+    prompts, ideal = run.number("prompt_tokens"), run.number("ideal_hit_tokens")
+    yield (
+        f"{run.number('requests'):,.0f} requests with {prompts:,.0f} prompt tokens: {share(run.hits, prompts)} were "
+        f"hits, {run.number('device_hit_tokens'):,.0f} tokens from the device and "
+        f"{run.number('store_hit_tokens'):,.0f} from the store."
+    )
+    if ideal:
+        yield f"A cache that never forgets would have hit {ideal:,.0f}; {share(run.hits, ideal)} of that was reached."
+    if run.waits:
+        half, tail = run.waits.get("p50", 0), run.waits.get("p95", 0)
+        yield f"Half of the first tokens came within {half:,.0f} ms, 95 % within {tail:,.0f} ms."
+    lost = run.losses
+    if lost:
+        reason, tokens = next(iter(lost.items()))
+        yield (
+            f"Of {run.number('queried_hit_tokens'):,.0f} queried hit tokens {run.number('spliced_tokens'):,.0f} were "
+            f"spliced and {sum(lost.values()):,} lost, most of them as {reason.replace('_', ' ')} ({tokens:,})."
+        )
+    if run.has("phantom_hit_tokens"):
+        phantoms = run.number("phantom_hit_tokens")
+        yield f"{phantoms:,.0f} phantom hit tokens." if phantoms else "No phantom hit token."
+
+
+def comparison(runs: Sequence[Run]) -> Iterator[str]:
+    """How each further run differs from the first."""
+    first = runs[0]
+    for other in runs[1:]:
+        told = f"{other.name} hit {other.hits:,} tokens, {times(other.hits, first.hits)} as many as {first.name}"
+        if first.waits.get("p50") and other.waits.get("p50"):
+            told += f"; its median wait was {times(other.waits['p50'], first.waits['p50'])} as long"
+        yield told + "."
+
+
+def share(part: float, whole: float) -> str:
+    """A part in per cent; of nothing there is no part."""
+    return f"{100 * part / whole:.1f} %" if whole else "none"
+
+
+def times(value: float, yardstick: float) -> str:
+    """A ratio in words."""
+    return f"{value / yardstick:.2f} times" if yardstick else "any number of times"

@@ -1,0 +1,162 @@
+"""`stagehold report`: the page of two simulations, looked at in a real browser."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from stagehold.cli.main import app
+from stagehold.machines import MACHINES
+
+LENT = Path(__file__).resolve().parents[1] / "machines" / "test_html_page.py"
+"""Where the browser that tests talk to is."""
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+@pytest.fixture(name="html", scope="module")
+def _html(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of two runs, the second with a slow store and with a log."""
+    folder = tmp_path_factory.mktemp("report")
+    small = ("simulate", "--requests", 30, "--scale", 32, "--page-size", 16, "--device-pages", 560)
+    fast, slow = folder / "fast.json", folder / "slow.json"
+    assert 0 == run(*small, "--out", fast).exit_code
+    assert 0 == run(*small, "--out", slow, "--store-gbps", 0.05, "--audit", folder / "a.jsonl").exit_code
+    done = run("report", fast, slow, "--out", folder / "r.html", "--title", "Fast and slow")
+    assert f"2 runs on {folder / 'r.html'}\n" == done.stdout
+    return folder / "r.html"
+
+
+@pytest.fixture(name="visit", scope="module")
+def _visit(html: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
+    """Opens the page; at the end nothing may have gone wrong on its console, nor been asked for from elsewhere."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        assert os.environ.get("CI") != "true", "CI needs Chromium: install Debian's package chromium"
+        pytest.skip("no Chromium on this machine")
+    spec = importlib.util.spec_from_file_location("lent_browser", LENT)
+    assert spec is not None
+    assert spec.loader is not None
+    lent = importlib.util.module_from_spec(spec)
+    sys.modules["lent_browser"] = lent
+    spec.loader.exec_module(lent)
+    browser = lent.Browser(program, tmp_path_factory.mktemp("profile"))
+    opened: list[Any] = []
+    troubles: list[str] = []
+
+    def look_back() -> None:
+        """What happened on the last page, before the next one is opened."""
+        if opened:
+            troubles.extend(opened[-1].troubles())
+
+    def visit(**look: Any) -> Any:
+        look_back()
+        opened.append(lent.Page(browser, html, **look))
+        return opened[-1]
+
+    yield visit
+    look_back()
+    browser.close()
+    assert [] == troubles
+
+
+def test_charts_are_drawn(visit: Callable[..., Any]) -> None:
+    """Every chart has curves that take room, and all that belong to runs over time are there for both."""
+    page = visit()
+    titles = [text.rsplit(" ", 1)[0] for text in page.texts("figcaption")]
+    boxes = page.ask(
+        "[...document.querySelectorAll('.chart .line, .chart .area')]"
+        ".map(e => e.getBBox()).map(b => [b.width, b.height])"
+    )
+
+    assert 1 + 2 * 6 == len(titles)
+    assert all(width > 50 for width, _ in boxes)
+    assert sum(height > 20 for _, height in boxes) >= len(boxes) / 2
+    assert 2 == page.ask("document.querySelectorAll('.chart')[0].querySelectorAll('.line').length")
+    assert page.texts("p")[0].startswith("slow hit ")
+
+
+def test_tables_sort_by_mouse_and_keyboard(visit: Callable[..., Any]) -> None:
+    """Largest first, then smallest first; the head says which way it is."""
+    page = visit()
+    head = "[aria-label='Slowest requests'] th:nth-child(3)"
+    column = (
+        "[...document.querySelectorAll('[aria-label=\"Slowest requests\"]')][0].querySelectorAll('td:nth-child(3)')"
+    )
+
+    def prompts() -> list[float]:
+        return [float(value) for value in page.ask(f"[...{column}].map(e => e.dataset.by)")]
+
+    page.click(f"{head} button")
+    largest = prompts()
+    page.ask(f"document.querySelector({json.dumps(head + ' button')}).focus()")
+    page.call("Input.dispatchKeyEvent", type="keyDown", key="Enter", code="Enter", windowsVirtualKeyCode=13, text="\r")
+    page.call("Input.dispatchKeyEvent", type="keyUp", key="Enter", code="Enter", windowsVirtualKeyCode=13)
+
+    assert sorted(largest, reverse=True) == largest
+    assert sorted(largest) == prompts()
+    assert "ascending" == page.ask(f"document.querySelector({json.dumps(head)}).getAttribute('aria-sort')")
+
+
+def test_the_machines_of_a_log_are_drawn(visit: Callable[..., Any]) -> None:
+    """The run with a log brings a diagram of every machine, and its rows by how often they were taken."""
+    page = visit()
+
+    assert len(MACHINES) == page.ask("document.querySelectorAll('svg.machine').length")
+    page.click("details summary")
+    assert page.texts("details[open] td.n")
+    assert 0 == page.ask("document.querySelectorAll('svg.machine [tabindex]').length")
+
+
+@pytest.mark.parametrize(("scheme", "ground"), [("light", "rgb(251, 251, 249)"), ("dark", "rgb(20, 24, 30)")])
+def test_a_phone_in_light_and_dark(visit: Callable[..., Any], scheme: str, ground: str) -> None:
+    """At 360 pixels the page never scrolls sideways; text on charts stays readable; colours are the reader's."""
+    page = visit(width=360, scheme=scheme)
+
+    assert 360 >= page.ask("document.documentElement.scrollWidth")
+    assert ground == page.ask("getComputedStyle(document.body).backgroundColor")
+    assert 8 < page.ask("document.querySelector('.chart text').getBoundingClientRect().height")
+
+
+def test_the_page_holds_all_it_needs(html: Path) -> None:
+    """No address of anything else."""
+    text = html.read_text()
+
+    assert not any(word in text for word in ("http:", "https:", "@import", 'src="', "url(//"))
+    assert "<title>stagehold: Fast and slow</title>" in text
+
+
+def test_a_replay_can_be_reported(tmp_path: Path) -> None:
+    """The JSON of a replay on real bytes has no samples, and is enough."""
+    found = run("replay", "--requests", 6, "--json", "--audit", tmp_path / "a.jsonl")
+    (tmp_path / "real.json").write_text(found.stdout)
+
+    assert 0 == run("report", tmp_path / "real.json", "--out", tmp_path / "r.html").exit_code
+    assert "6 requests with" in (tmp_path / "r.html").read_text()
+    assert "machines" in (tmp_path / "r.html").read_text()
+
+
+def test_bad_input_is_one_line(tmp_path: Path) -> None:
+    """What is no run, a page over a run, a log that is none."""
+    (tmp_path / "a.json").write_text("[]")
+    good = dict.fromkeys(("requests", "prompt_tokens", "ideal_hit_tokens", "device_hit_tokens"), 1)
+    (tmp_path / "b.json").write_text(json.dumps(good | {"store_hit_tokens": 0, "audit_log": str(tmp_path / "a.json")}))
+    for arguments, told in (
+        ([tmp_path / "a.json"], "expected a run as one JSON object"),
+        ([tmp_path / "a.json", "--out", tmp_path / "a.json"], "expected another file"),
+        ([tmp_path / "b.json", "--out", tmp_path / "r.html"], "a.json"),
+    ):
+        done = run("report", *arguments)
+        assert 2 == done.exit_code, done.output
+        assert told in done.stderr
