@@ -1,6 +1,7 @@
 """What users run to test their own: the seeded World, rule machines, faults, and the stores' conformance kit.
 
-The names of the World are loaded at first use; `WorldRules` needs the `hypothesis` package.
+The names of the World are loaded at first use. `WorldRules`, and `MixRules` over worlds of several components, need
+the `hypothesis` package; `mixed(seed)` is the shape of such a world.
 """
 
 from __future__ import annotations
@@ -9,22 +10,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stagehold.testing.rules import WorldRules
+    from stagehold.testing.mixes import mixed
+    from stagehold.testing.rules import MixRules, WorldRules
     from stagehold.testing.shapes import WorldShape
     from stagehold.testing.steps import Walk, walk
     from stagehold.testing.watch import WorldBroken
     from stagehold.testing.world import World
 
 _HOME_OF = {
+    "MixRules": "rules",
     "Walk": "steps",
     "World": "world",
     "WorldBroken": "watch",
     "WorldRules": "rules",
     "WorldShape": "shapes",
+    "mixed": "mixes",
     "walk": "steps",
 }
 
-__all__ = ["Walk", "World", "WorldBroken", "WorldRules", "WorldShape", "walk"]
+__all__ = ["MixRules", "Walk", "World", "WorldBroken", "WorldRules", "WorldShape", "mixed", "walk"]
 
 
 def __getattr__(name: str) -> Any:
