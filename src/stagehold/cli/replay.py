@@ -245,7 +245,7 @@ def _rows(report: ReplayReport) -> Iterator[tuple[str, str, str]]:
     yield "written tokens", f"{report.written_tokens:,}", f"{redundant} of them were there" if redundant else ""
     yield "offered for writing", f"{report.offered_tokens:,}", "each token once for every time that it was offered"
     yield "  stored", f"{report.stored_tokens:,}", ""
-    yield "  refused", f"{report.refused_tokens:,}", "most of them are stored already"
+    yield "  refused", f"{report.refused_tokens:,}", "stored already, or what leads to them is not"
     yield "  dropped", f"{report.dropped_tokens:,}", f"{report.failed_puts:,} puts failed" if report.failed_puts else ""
     yield "  evicted unwritten", f"{report.evicted_unwritten_tokens:,}", ""
     for reason, times in report.declines.items():
