@@ -66,6 +66,6 @@ def test_the_program_of_the_page_runs_on_two_ranks(tmp_path: Path) -> None:
 
 
 def test_the_length_that_the_page_names_is_the_default_one() -> None:
-    """782 numbers."""
+    """794 numbers."""
     config = EngineConfig(device_pages=8, staging_pages=8, largest_request_tokens=64)
     assert f"{3 * config.operation_window + TAIL} numbers by default" in PAGE.read_text(encoding="utf-8")

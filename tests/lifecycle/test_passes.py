@@ -8,6 +8,7 @@ import pytest
 from stagehold import RequestState
 from stagehold.lifecycle.facts import TAIL, Capacity, pack, unpack
 from stagehold.lifecycle.ranks.solo import Solo
+from stagehold.specs.config import MOST_COMPONENTS_BESIDE
 from stagehold.testing.hand import Hand
 
 
@@ -140,6 +141,13 @@ def test_facts_pack_and_unpack():
     assert (Capacity(5, 1, 9), Capacity(7, 2, 9), False) == (agreed.least, agreed.most, agreed.same)
     assert unpack(one).same
     assert operations.tolist() == agreed.operations.tolist()
+
+
+def test_an_exchange_has_room_for_as_many_components_as_a_configuration_may_have():
+    """Staging and device of each."""
+    left = Capacity(*range(len(Capacity._fields)))
+    assert 1 + 2 * (1 + MOST_COMPONENTS_BESIDE) == len(left)
+    assert [(0, 2), (3, 4), (5, 6), (7, 8)] == [left.of(component) for component in range(1 + MOST_COMPONENTS_BESIDE)]
 
 
 def test_operations_in_other_places_are_no_agreement():

@@ -65,7 +65,9 @@ def _sums(core: Core) -> Iterator[Violation]:
 
 
 def _left(capacity: Capacity) -> str:
-    return ", ".join(f"{pages} pages of {name}" for name, pages in capacity._asdict().items())
+    return ", ".join(
+        f"{pages} pages of {name}" for name, pages in capacity._asdict().items() if pages or name[-1] > "9"
+    )
 
 
 def _owners(core: Core) -> Iterator[Violation]:
@@ -141,8 +143,8 @@ def _slots(core: Core, stock: Stock) -> Iterator[Violation]:
     reserved = sum(share.reserve for share in shares.values())
     if reserved != stock.reserved:
         yield Violation("device", f"{stock.reserved} slots of {stock.name} are promised, requests count {reserved}")
-    if core.room_of(stock) < 0:
-        can = core.room_of(stock) + stock.reserved
+    if core.own_room_of(stock) < 0:
+        can = core.own_room_of(stock) + stock.reserved
         yield Violation("device", f"{stock.reserved} slots of {stock.name} are promised, only {can} can be had")
 
 

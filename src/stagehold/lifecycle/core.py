@@ -197,21 +197,27 @@ class Core:
         """Device pages that this rank may still promise: free + evictable - promised."""
         return self.device.free_count + self.tree.evictable - self.reserved
 
+    def own_room_of(self, stock: Stock) -> int:
+        """The same for any component."""
+        if stock is self.stocks.spine:
+            return self.own_room()
+        free = stock.device.free_count + self.tree.evictable_slots(stock.name)
+        return free - self.tree.doubled_slots(stock.name) - stock.reserved
+
     def room(self) -> int:
         """The same on the rank that has the fewest: what every decision asks for."""
         return self.own_room() - self.short.device
 
     def capacity(self) -> Capacity:
         """What this rank has left; on equal ranks all have the same."""
-        staging = self.staging.free_count + self.host.reclaimable
-        return Capacity(staging, self.config.pin_cap - self.tree.pinned, self.own_room())
+        left = [(stock.staging_free(), self.own_room_of(stock)) for stock in self.stocks.others]
+        pins = self.config.pin_cap - self.tree.pinned
+        beside = [pages for pair in left for pages in pair]
+        return Capacity(self.stocks.spine.staging_free(), pins, self.own_room(), *beside)
 
     def room_of(self, stock: Stock) -> int:
         """The same for any component."""
-        if stock is self.stocks.spine:
-            return self.room()
-        free = stock.device.free_count + self.tree.evictable_slots(stock.name)
-        return free - self.tree.doubled_slots(stock.name) - stock.reserved
+        return self.own_room_of(stock) - self.short.of(stock.index)[1]
 
     def protectable(self, chain: Chain, pages: int) -> bool:
         """Whether the live prefix could be locked without touching what others were promised."""
@@ -298,7 +304,7 @@ class Core:
 
     def staging_free_of(self, stock: Stock) -> int:
         """The same for any component."""
-        return self.staging_free() if stock is self.stocks.spine else stock.staging_free()
+        return stock.staging_free() - self.short.of(stock.index)[0]
 
     def allocate_staging(self, stock: Stock, pages: int) -> list[int]:
         """`pages` staging pages; the caller has looked at `staging_free_of`."""

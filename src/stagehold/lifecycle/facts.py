@@ -26,11 +26,24 @@ WORDS = DIGEST_WORDS + 1
 
 
 class Capacity(NamedTuple):
-    """Pages that a rank has left: of staging, of the pin cap, of the device."""
+    """Pages that a rank has left: of staging, of the pin cap, of the device; then those of up to three components more.
+
+    A vector has room for three, whatever there are, so that its length follows from the window alone.
+    """
 
     staging: int
     pins: int
     device: int
+    staging_1: int = 0
+    device_1: int = 0
+    staging_2: int = 0
+    device_2: int = 0
+    staging_3: int = 0
+    device_3: int = 0
+
+    def of(self, component: int) -> tuple[int, int]:
+        """Staging and device pages of one component; 0 is the one that carries the tree."""
+        return (self.staging, self.device) if component == 0 else (self[1 + 2 * component], self[2 + 2 * component])
 
 
 TAIL = 2 * (WORDS + len(Capacity._fields))

@@ -13,6 +13,9 @@ from stagehold.specs.component import ComponentConfig
 from stagehold.specs.limits import Limits
 from stagehold.specs.outcomes import DivergencePolicy, HostMode, PrefetchPolicy, WritePolicy
 
+MOST_COMPONENTS_BESIDE = 3
+"""Components beside full attention that the exchange of ranks has room for: windows, checkpoints, drafts."""
+
 
 class EngineConfig(BaseModel):
     """Sizes are pages of `page_size` tokens unless the name says otherwise."""
@@ -131,6 +134,8 @@ class EngineConfig(BaseModel):
         names = [part.name for part in self.components]
         if len(set(names)) < len(names):
             raise ValueError(f"components: each name stands for one, got {names}")
+        if len(names) > MOST_COMPONENTS_BESIDE:
+            raise ValueError(f"components: at most {MOST_COMPONENTS_BESIDE} beside full attention, got {names}")
         for part in self.components:
             if (part.parts == 0) != (self.parts == 0):
                 raise ValueError(f"component {part.name!r}: tensors are attached to every component, or to none")

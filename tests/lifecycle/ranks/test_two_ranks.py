@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stagehold import InvariantBroken, RequestState
+from stagehold import ComponentConfig, ComponentKind, InvariantBroken, RequestState
 from stagehold.cache.stores.simulated import Delays
 from stagehold.lifecycle.facts import unpack
 from stagehold.lifecycle.operations import ENDED
@@ -182,3 +182,24 @@ def test_a_strict_rank_raises_where_another_has_less(hand: Any) -> None:
             with pytest.raises(InvariantBroken, match="ranks: left on the poorest rank 7 pages of staging, 0 pages of"):
                 rank.engine.proceed(agreed)
             rank.core.uneven = 0
+
+
+def test_what_is_missing_of_another_component_on_one_rank_nobody_counts_on(hand: Any) -> None:
+    """Windows have pools of their own, and a leak there is everybody's, too."""
+    window = ComponentConfig(
+        name="swa", kind=ComponentKind.SLIDING_WINDOW, window_tokens=48, device_pages=80, staging_pages=12
+    )
+    engines = {"components": (window,), "chunk_tokens": 64, "engine_options": {"strict": False}}
+    pair = Pair(hand, **engines, staging_pages=40)
+    (lost,) = pair.ranks[1].core.stocks.others[0].staging.alloc(1)
+    (slot,) = pair.ranks[1].core.stocks.others[0].device.alloc(1)
+    for _ in range(2):
+        agreed = np.minimum(*pair.each(lambda rank: rank.engine.poll()))
+        for rank in pair.ranks:
+            rank.engine.proceed(agreed.copy())
+    stocks = [rank.core.stocks.others[0] for rank in pair.ranks]
+    assert [12 - 1] * 2 == [rank.core.staging_free_of(s) for rank, s in zip(pair.ranks, stocks, strict=True)]
+    assert [80 - 1] * 2 == [rank.core.room_of(s) for rank, s in zip(pair.ranks, stocks, strict=True)]
+    assert all(rank.engine.stats().violations > 0 for rank in pair.ranks)
+    stocks[1].staging.free([lost])
+    stocks[1].device.free([slot])
