@@ -11,8 +11,8 @@ from stagehold.lab.demo.prompts import Kind
 
 
 def test_the_real_model_comes_back_from_the_store(tmp_path: Path) -> None:
-    """A fifth of each prompt: right bytes, equal answers, and less to compute after the restart."""
-    options = DemoOptions(folder=tmp_path, expect_real=True, share=0.2, answer_tokens=3)
+    """The beginning of each prompt: right bytes, equal answers, and less to compute after the restart."""
+    options = DemoOptions(folder=tmp_path, expect_real=True, share=0.12, answer_tokens=3)
 
     report = run_demo(options, lambda _: None)
 
