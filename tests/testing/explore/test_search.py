@@ -83,6 +83,15 @@ def test_no_shorter_way_is_known() -> None:
     assert far == sorted(far)
 
 
+def test_a_fault_or_an_eviction_breaks_nothing() -> None:
+    """The quickest search that meets failed and short fetches and lost anchors: planted bugs are held against it."""
+    found = search(replace(SMALL, budget=Budget(total=1, late=0, abort=0, lag=0, sibling=0)))
+
+    assert () == found.violations
+    assert found.whole
+    assert 0 < found.liveness_bound <= found.liveness_limit
+
+
 def test_a_search_that_is_cut_off_says_so() -> None:
     """What was not looked at is no proof."""
     cut = search(SMALL, most=50)
