@@ -315,7 +315,7 @@ GATES = {
 def test_what_gates_a_tick(gate, shape):
     """No tier: not a step, not an exchange, not a record. No store: no retry. With both: all of it."""
     store = SimulatedStore(delays=Delays(exists=(1, 1), get=(1, 1), put=(1, 1)))
-    limits = Limits(retry_interval_ticks=1)
+    limits = Limits(retry_interval_ticks=1, absence_limit=0)  # the second launch is sent off, too
     server = Server(store if gate.with_store else None, {"limits": limits, **gate.options})
     loop = SHAPES[shape](server)
     server.engine.arrive("waits", prompt(24, 5), SPACE, 1)

@@ -86,9 +86,9 @@ class AdmissionRules:
     # Decisions
 
     def still_covered(self, m: Machine, live: int) -> StillCovered:
-        """SHRUNK if the live tree no longer reaches the known end, a fetch is worth it, and a launch is left."""
+        """SHRUNK if the tree lacks what it had, or the store is known to have, and a launch is left for that."""
         core, data = self.core, m.data
-        missing = data.known_end - live
+        missing = max(data.known_end, data.covered_end) - live
         if core.attached and missing >= core.config.threshold_pages and not self.launches.is_spent(m):
             return StillCovered.SHRUNK
         return StillCovered.COMMIT

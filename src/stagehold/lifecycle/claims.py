@@ -66,7 +66,13 @@ class ClaimRules:
 
     def claim_ended(self, m: Machine, ended: Ended) -> int:
         """The hold is over for everybody; its tokens go where it says."""
+        if ended.end in (HoldEnd.SPLICED, HoldEnd.COVERED):
+            self._note_cover(m)
         return self.end_claim(m, ended.loss)
+
+    def _note_cover(self, m: Machine) -> None:
+        """The tree has all that the hold would bring; what it loses before the admission is worth another launch."""
+        m.data.covered_end = self.core.holds[m.data.hold].data.last
 
     def claim_ended_lost(self, m: Machine, ended: Ended) -> int:
         """The same, and the request decides at once whether a launch is left."""
@@ -87,6 +93,7 @@ class ClaimRules:
     def leave_covered(self, m: Machine, look: Look) -> int:
         """A visit saw that the tree holds the span: released together with the other claimants."""
         self._visit_siblings(m, look)
+        self._note_cover(m)
         return self.end_claim(m, Loss.COVERED)
 
     def leave_unwaited(self, m: Machine, _look: Look) -> int:

@@ -94,6 +94,7 @@ class RequestData:
     max_new_tokens: int
     hit_limit: int  # whole pages of the prompt that leave at least one token to compute
     known_end: int = 0  # pages from the root that the store is known to reach; 0: not known
+    covered_end: int = 0  # pages that the tree had when it was found to be covered
     query: int = 0  # operation number of the lookup in flight
     asked_from: int = 0  # first page that the latest lookup asked for
     asked_to: int = 0  # end of what it asked for

@@ -240,8 +240,9 @@ class LaunchRules:
         self.core.ledger.give("query", m.number)
 
     def too_short(self, m: Machine, _arg: Any) -> None:
-        """Nothing is missing that is worth a fetch."""
+        """Nothing is missing that is worth a fetch, as long as the tree keeps what it has."""
         self.leave_retry(m)
+        m.data.covered_end = self.core.live.joint_match(m.data.chain, m.data.hit_limit)
 
     def decline(self, m: Machine, _arg: Any) -> int:
         """The reason goes into the record. What was heard a moment ago counts as if this request had asked."""

@@ -55,7 +55,16 @@ def _request(core: Core, m: Any, order: dict[int, int], left: dict[int, int]) ->
     data = m.data
     waited = core.clock.tick - data.wait_from if data.wait_from >= 0 else -1
     key = data.chain.root_key + data.chain.tokens.tobytes()
-    counts = (m.issues, m.defers, data.known_end, data.asked_from, data.query > 0, data.look_again, waited)
+    counts = (
+        m.issues,
+        m.defers,
+        data.known_end,
+        data.covered_end,
+        data.asked_from,
+        data.query > 0,
+        data.look_again,
+        waited,
+    )
     room = (data.prompt_tokens, data.max_new_tokens, data.n_tokens, data.published, data.reserve, len(data.slots))
     shares = [(name, [slot >= 0 for slot in share.slots], share.reserve) for name, share in data.shares.items()]
     return (key, m.state, counts, room, shares, order.get(data.hold), left.get(m.number), m.number in core.visits)

@@ -85,7 +85,16 @@ def _request(core: Core, m: Any, order: dict[int, int]) -> Told:
     most = max(core.limits.wait_cap_ticks, core.config.wait_complete_ticks)  # no budget is larger
     waited = min(core.clock.tick - data.wait_from, most) if data.wait_from >= 0 else -1
     lesson = data.look_again and core.beliefs.learned(data.chain.page_key(data.missing), data.asked_at)
-    asked = (data.known_end, data.asked_from, data.asked_to, data.query > 0, data.look_again, lesson, waited)
+    asked = (
+        data.known_end,
+        data.covered_end,
+        data.asked_from,
+        data.asked_to,
+        data.query > 0,
+        data.look_again,
+        lesson,
+        waited,
+    )
     room = (data.n_tokens, data.published, data.reserve, len(data.slots), data.claim_tokens, data.barred)
     held = (order.get(data.hold, -1), _reach(core, data.lock), m.number in core.visits)
     return (data.handle.rid, data.handle.attempt, int(m.state), m.issues, m.defers, asked, data.wanted, room, held)
