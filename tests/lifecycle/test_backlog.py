@@ -175,6 +175,16 @@ def test_a_write_that_is_dropped_in_its_pause_does_not_come_back(queue):
     assert (0, 0) == (q.tick(20), len(q.backlog))
 
 
+def test_a_backlog_that_is_empty_remembers_nobody(queue):
+    """A busy server's writes come and go faster than any of them is asked after."""
+    q = queue()
+    for number in range(500):
+        q.add(lone(q.h, number), 0, 1)
+        q.tick()
+    kept = [getattr(q.backlog, name) for name in q.backlog.__slots__ if name not in ("_lanes", "looked", "unfinished")]
+    assert [0] * len(kept) == [len(one) for one in kept]
+
+
 def test_pages_that_went_are_swept_from_behind_a_blocked_head(hand):
     """The backlog gives their room back although the queue stands."""
     h = hand(open_limit=2000)

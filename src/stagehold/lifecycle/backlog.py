@@ -7,8 +7,8 @@ begin is its own decision, and the first one of a lane that may not ends the lan
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from stagehold.machines import Machine
@@ -46,7 +46,7 @@ class Backlog:
     _behind: dict[int, Lane] = field(default_factory=dict)  # number of a queued write -> those that wait behind it
     _place: dict[int, Lane] = field(default_factory=dict)  # number of a queued write -> where it stands
     _paused: dict[int, list[Machine]] = field(default_factory=dict)  # tick -> writes whose pause ends there
-    _rota: deque[Machine] = field(default_factory=deque)
+    _rota: Lane = field(default_factory=OrderedDict)  # all of them, the one not asked after for longest first
     looked: int = 0
     unfinished: bool = False
     """Whether the last turn ended before every lane was empty or found blocked."""
@@ -65,7 +65,7 @@ class Backlog:
             self._paused.setdefault(data.not_before, []).append(w)
         else:
             self._join(w)
-        self._rota.append(w)
+        self._rota[w.number] = w
 
     def _join(self, w: Machine) -> None:
         lanes = self._lanes.setdefault(w.data.component, Lanes())
@@ -81,6 +81,7 @@ class Backlog:
         if lane is None:
             return
         del lane[w.number]
+        del self._rota[w.number]
         for key in w.data.keys:
             if self._bringing.get(key) is w:
                 del self._bringing[key]
@@ -147,13 +148,9 @@ class Backlog:
     def rota(self) -> Iterator[Machine]:
         """A few writes, whichever have not been asked after for longest."""
         for _ in range(min(SWEPT_A_TICK, len(self._rota))):
-            w = self._rota.popleft()
-            if w.number not in self._place or w.state is not WriteState.QUEUED:
-                continue
+            if not self._rota:
+                return
+            w = next(iter(self._rota.values()))
+            self._rota.move_to_end(w.number)
             self.looked += 1
-            self._rota.append(w)
             yield w
-
-    def queued(self) -> Iterable[Machine]:
-        """All of them, lane by lane; for checks and figures."""
-        return [lane[number] for number, lane in self._place.items()]
