@@ -139,6 +139,17 @@ def test_a_store_has_room_for_what_it_has_room_for(busy: SimulationOptions) -> N
     assert found["store_hit_tokens"] < run(busy)["store_hit_tokens"]
 
 
+def test_without_a_tier_the_device_pool_is_all(busy: SimulationOptions) -> None:
+    """Nothing is written, read or queried, and what left the pool is computed again."""
+    found = run(replace(busy, tier=False))
+
+    assert (0, 0, 0, 0) == tuple(
+        found[name] for name in ("store_hit_tokens", "read_bytes", "written_bytes", "queried_hit_tokens")
+    )
+    assert 40 == found["requests"]
+    assert found["ideal_hit_tokens"] - found["device_hit_tokens"] == found["recomputed_tokens"] > 0
+
+
 def test_more_steps_a_pass_make_fewer_ticks_and_the_same_hits(busy: SimulationOptions) -> None:
     """The answers have the same lengths; only the grain of time is coarser."""
     fine, coarse = run(replace(busy, steps_per_pass=1)), run(replace(busy, steps_per_pass=3))

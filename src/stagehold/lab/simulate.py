@@ -44,6 +44,7 @@ class Stalled(RuntimeError):
 class SimulationOptions:
     """What to simulate. `device_pages` and `staging_pages` of 0 follow from `device_tokens` and the mode.
 
+    Without `tier` there is neither host memory nor a store, which is what the others are measured against.
     `token_budget` tokens may be computed in a pass, which stands for `steps_per_pass` decode steps (0: what makes about
     10 ms). `store_bytes` of 0: the store keeps everything. With `audit` the
     audit log is written there.
@@ -59,6 +60,7 @@ class SimulationOptions:
     device_pages: int = 0
     staging_pages: int = 0
     mode: HostMode = HostMode.BUFFER_ONLY
+    tier: bool = True
     token_budget: int = 2048
     running_limit: int = 128
     steps_per_pass: int = 0
@@ -110,10 +112,11 @@ class Simulation:
         options, scale = self.options, self.options.scale
         sizes = (scale.length(r.prompt_tokens) + scale.length(r.output_tokens) for r in self.requests)
         device = options.device_pages or options.device_tokens // options.page_size
+        staging = options.staging_pages or int(STAGING_RATIO[options.mode] * device)
         return EngineConfig(
             page_size=options.page_size,
             device_pages=device,
-            staging_pages=options.staging_pages or int(STAGING_RATIO[options.mode] * device),
+            staging_pages=staging if options.tier else 0,
             largest_request_tokens=max(sizes) + 2,
             host_memory_mode=options.mode,
             pin_fraction=options.pin_fraction,
@@ -128,7 +131,7 @@ class Simulation:
             self.clock, self.page_bytes, BODY_BYTES, options.link, seed=options.seed, capacity_bytes=options.store_bytes
         )
         watch = {"sink": log.block, "on_violation": log.violation} if log is not None else {}
-        engine = Engine(self.config, store=store, strict=options.strict, **watch)  # type: ignore[arg-type]
+        engine = Engine(self.config, store=store if options.tier else None, strict=options.strict, **watch)  # type: ignore[arg-type]
         with closing(engine):
             self._warm_up(engine)
             store.read_pages = store.written_pages = 0
@@ -155,7 +158,7 @@ class Simulation:
         while engine.attachment is AttachmentState.ATTACHING:
             self._idle()
             engine.tick()
-        if engine.attachment is not AttachmentState.ATTACHED:
+        if self.options.tier and engine.attachment is not AttachmentState.ATTACHED:
             raise StoreUnusable(f"the store failed its self-test: the link is {engine.attachment.name.lower()}")
         self.clock.now_ns = 0
 
@@ -186,7 +189,7 @@ class Simulation:
             self._come += 1
             tokens = prompt_of(request, scale, self._come)
             rid, answer = self._name(request), max(1, scale.length(request.output_tokens))
-            words = runner.expect(rid, tokens)
+            words = runner.expect(rid, tokens, answer)
             use = self._prefixes.use(words.tolist(), request.arrival_ms)
             ideal = min(use.known, (len(tokens) - 1) // size) * size
             outcome = Outcome(rid, request.arrival_ms, len(tokens), answer, ideal)

@@ -94,7 +94,7 @@ def _options(simulation: Simulation) -> dict[str, Any]:
         "cost": options.cost.name,
         "prefill_tokens_per_second": options.cost.prefill_tokens_per_second,
         "step_ms": options.cost.step_ms,
-        "mode": str(options.mode),
+        "mode": str(options.mode) if options.tier else "no tier",
         "seed": options.seed,
         "page_tokens": options.page_size,
         "page_bytes": simulation.page_bytes,

@@ -44,26 +44,38 @@ class VirtualRunner:
         self._pool = pool
         self._page = page_size
         self._pages: dict[str, npt.NDArray[np.uint64]] = {}
+        self._answers: dict[str, tuple[int, Tokens]] = {}
 
-    def expect(self, rid: str, tokens: Tokens) -> npt.NDArray[np.uint64]:
+    def expect(self, rid: str, tokens: Tokens, output_tokens: int) -> npt.NDArray[np.uint64]:
         """A request arrives; returns the words of its prompt's whole pages."""
         words = page_words(tokens, self._page)
         self._pages[rid] = prints(words)
+        self._answers[rid] = (len(tokens), answers(rid, len(tokens), output_tokens))
         return words
+
+    def answer(self, rid: str, first: int, count: int) -> Tokens:
+        """`count` tokens of a request's answer, from position `first` on."""
+        prompt, tokens = self._answers[rid]
+        return tokens[first - prompt : first - prompt + count]
 
     def forget(self, rid: str) -> None:
         """A request has ended."""
-        del self._pages[rid]
+        del self._pages[rid], self._answers[rid]
 
     def forward(self, batch: Sequence[Work]) -> list[int]:
         """See `Runner.forward`."""
         for one in batch:
             if len(one.slots):
                 self._write(one)
-        return [int(answers(one.rid, one.last, 1)[0]) for one in batch]
+        return [self._next(one) for one in batch]
 
     def read(self, work: Work) -> None:
         """See `Runner.read`: what was computed here was looked at already."""
+
+    def _next(self, one: Work) -> int:
+        """The token behind a work; within a prompt nobody asks for it."""
+        prompt, tokens = self._answers[one.rid]
+        return int(tokens[one.last - prompt]) if prompt <= one.last < prompt + len(tokens) else 0
 
     def _write(self, one: Work) -> None:
         """Look at the pages that are read for the first time, and fill those that are full now."""
@@ -99,6 +111,7 @@ class VirtualScheduler(Scheduler):
         running_limit: int,
     ) -> None:
         super().__init__(engine, runner, token_budget=token_budget, running_limit=running_limit)
+        self._virtual = runner
         self.work = PassWork()
         self._page = page_size
         self._steps = steps
@@ -112,7 +125,9 @@ class VirtualScheduler(Scheduler):
         for request in self._running:
             ahead = min(self._steps, len(request.tokens) - request.known) - 1
             if ahead > 0 and request.computed + 1 == request.known and request.computed >= request.prefill:
-                request.tokens[request.known : request.known + ahead] = answers(request.rid, request.known, ahead)
+                request.tokens[request.known : request.known + ahead] = self._virtual.answer(
+                    request.rid, request.known, ahead
+                )
                 request.known += ahead
                 request.landed = request.known
         return super()._go_on(batch, budget, done)
