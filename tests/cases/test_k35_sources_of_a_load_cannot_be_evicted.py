@@ -39,7 +39,7 @@ def hosted(hand, pages: int = 8) -> tuple[Hand, Held, list[int]]:
     h.until(lambda: not h.core.writes, 100)
     h.shrink(tokens, 0)
     assert pages == len(h.core.host)
-    return h, copies, [h.core.host._pages[h.chain(tokens).page_key(page)] for page in range(pages)]
+    return h, copies, [h.core.host._pages[h.chain(tokens).page_key(page)].page for page in range(pages)]
 
 
 def pressed(h: Hand) -> None:
@@ -75,7 +75,7 @@ def test_the_tier_gives_up_pages_that_nobody_has_borrowed(hand):
     h.put(h.prompt(8, 2), body=bytes([222]) * 64)
     h.arrive("big", h.prompt(8, 2))
     h.tick(2)
-    assert [h.core.host._pages[h.chain(h.prompt(4)).page_key(page)] for page in range(4)] == pages
+    assert [h.core.host._pages[h.chain(h.prompt(4)).page_key(page)].page for page in range(4)] == pages
     assert 4 == len(h.core.host)
 
 
