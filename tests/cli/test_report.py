@@ -114,9 +114,22 @@ def test_the_machines_of_a_log_are_drawn(visit: Callable[..., Any]) -> None:
     page = visit()
 
     assert len(MACHINES) == page.ask("document.querySelectorAll('svg.machine').length")
-    page.click("details summary")
+    page.click("details:has(svg.machine) summary")
     assert page.texts("details[open] td.n")
     assert 0 == page.ask("document.querySelectorAll('svg.machine [tabindex]').length")
+
+
+def test_the_slowest_requests_have_their_states(visit: Callable[..., Any], html: Path) -> None:
+    """In the order of their waits, each with a lane of its own and one for each hold, from birth to end."""
+    slowest = json.loads((html.parent / "slow.json").read_text())["slowest"]
+    page = visit()
+    titles = page.texts("details:has(.strip) summary")
+    page.click("details:has(.strip) summary")
+
+    assert 20 == len(titles)
+    assert f": {slowest[0]['request']} #0: ticks" in titles[0]
+    states = page.texts("details[open] .strip:nth-of-type(1) span")
+    assert ("queued", "finished") == (states[0], states[-1])
 
 
 @pytest.mark.parametrize(("scheme", "ground"), [("light", "rgb(251, 251, 249)"), ("dark", "rgb(20, 24, 30)")])

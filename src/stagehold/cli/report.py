@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,10 +14,13 @@ from stagehold.cli.errors import BadInput, refuse_overwriting
 if TYPE_CHECKING:
     from stagehold.lab.reports.page import Extra
     from stagehold.lab.reports.run import Run
+    from stagehold.machines.timeline import Lane, Timeline
     from stagehold.specs.declare import MachineSpec
 
 BUTTON = 'tabindex="0" role="button" aria-pressed="false" '
 """What makes a state a button on the machines' own page; here there is nothing to press."""
+
+REQUESTS_SHOWN = 20
 
 
 def report(
@@ -52,14 +56,52 @@ def _machines(run: Run) -> list[Extra]:
     from stagehold.machines import MACHINES
     from stagehold.machines.audit_read import BadLogError
     from stagehold.machines.heat import stats
+    from stagehold.machines.timeline import timelines
 
     try:
-        counted = stats(Path(log))
+        counted, told = stats(Path(log)), timelines(Path(log))
     except BadLogError as error:
         raise BadInput(str(error)) from error
     parts = [_machine(spec, counted.taken[spec.name]) for spec in MACHINES]
     lead = f"<p>{counted.records:,} records in {escape(Path(log).name)}; rows never taken are dashed.</p>"
-    return [Extra(f"{run.name}: machines", lead + "".join(parts))]
+    return [
+        Extra(f"{run.name}: states over time", "".join(_request(one) for one in _chosen(run, told.requests))),
+        Extra(f"{run.name}: machines", lead + "".join(parts)),
+    ]
+
+
+def _chosen(run: Run, told: Sequence[Timeline]) -> Sequence[Timeline]:
+    """The slowest requests as far as the log's timelines have them, else those with the most steps."""
+    slow = [f": {row.get('request')} #" for row in run.found.get("slowest") or []]
+    found = [one for name in slow for one in told if name in one.title]
+    return (found or sorted(told, key=lambda one: -sum(len(lane.steps) for lane in one.lanes)))[:REQUESTS_SHOWN]
+
+
+def _request(one: Timeline) -> str:
+    """A request's lane and those of its holds, on one axis of ticks."""
+    ticks = [step.tick for lane in one.lanes for step in lane.steps]
+    first, last = min(ticks), max(ticks) + 1
+    lanes = "".join(
+        f'<p class="lane">{escape(lane.title)}</p><div class="strip">{_strip(lane, first, last)}</div>'
+        for lane in one.lanes
+    )
+    return f"<details><summary>{escape(one.title)}: ticks {first:,} to {last - 1:,}</summary>{lanes}</details>"
+
+
+def _strip(lane: Lane, first: int, last: int) -> str:
+    from stagehold.machines import MACHINES, labels
+
+    (spec,) = (spec for spec in MACHINES if spec.name == lane.machine)
+    kinds = {labels.word(state.name): state.kind.value for state in spec.states}
+    moves = [step for at, step in enumerate(lane.steps) if at == 0 or step.state != lane.steps[at - 1].state]
+    parts = []
+    for at, step in enumerate(moves):
+        ended = step.tick + 1 if kinds[step.state] == "terminal" else last
+        until = moves[at + 1].tick if at + 1 < len(moves) else ended
+        left, width = (100 * ticks / (last - first) for ticks in (step.tick - first, until - step.tick))
+        place = f"left:{left:.2f}%;width:{width:.2f}%;background:var(--{kinds[step.state]})"
+        parts.append(f'<span style="{place}" title="{step.state}, ticks {step.tick} to {until}">{step.state}</span>')
+    return "".join(parts)
 
 
 def _machine(spec: MachineSpec, taken: tuple[int, ...]) -> str:
