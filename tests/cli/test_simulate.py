@@ -9,7 +9,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from stagehold.cli.main import app
+from stagehold.serving.model import ready
 
+LOAD = ready.load_model
 SMALL = ("--requests", 20, "--scale", 32, "--page-size", 16, "--device-pages", 560, "--store-gbps", 0.2)
 
 
@@ -40,6 +42,21 @@ def test_the_table_names_costs_sizes_and_digest(tmp_path: Path) -> None:
     assert "560 on the device, 672 of staging" in done.stdout
     assert f"run written to {tmp_path / 'run.json'}" in done.stdout
     assert 5 == json.loads((tmp_path / "run.json").read_bytes())["step_ms"]
+
+
+def test_the_pace_of_this_machine_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told in a form in which it can be given again."""
+    monkeypatch.setattr(ready, "load_model", lambda: LOAD(random=True))
+    first = run(*SMALL, "--calibrate", "--json")
+    told = first.stderr.removeprefix("stagehold: measured ").split()
+    again = run(*SMALL, *told, "--json")
+
+    assert 0 == first.exit_code, first.output
+    assert ["--prefill-rate", "--step-ms"] == told[::2]
+    measured, given = json.loads(first.stdout), json.loads(again.stdout)
+    assert "a small gemma3 hybrid, no real model, measured" == measured["cost"]
+    assert given["prefill_tokens_per_second"] == pytest.approx(measured["prefill_tokens_per_second"], rel=1e-4)
+    assert given["step_ms"] == pytest.approx(measured["step_ms"], rel=1e-4)
 
 
 def test_a_fault_is_said_and_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,9 @@ def simulate(
     accelerators: Annotated[int, typer.Option(min=1, max=1024, help="How many of them share every layer.")] = 4,
     prefill_rate: Annotated[float | None, typer.Option(min=0.001, help="Prompt tokens a second, instead.")] = None,
     step_ms: Annotated[float | None, typer.Option(min=0.000001, help="Milliseconds of a decode step, instead.")] = None,
-    calibrate: Annotated[bool, typer.Option("--calibrate", help="Measure both here, on the bundled model.")] = False,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Measure both here; sizes stay those of --model.")
+    ] = False,
     mode: Annotated[HostMode, typer.Option(help="What host memory is.")] = HostMode.BUFFER_ONLY,
     tier: Annotated[bool, typer.Option(help="Host memory and a store; without them there is the device pool.")] = True,
     page_size: Annotated[int, typer.Option(min=1, max=4096, help="Tokens in a page.")] = 64,
