@@ -83,9 +83,11 @@ def test_no_shorter_way_is_known() -> None:
     assert far == sorted(far)
 
 
-def test_a_fault_or_an_eviction_breaks_nothing() -> None:
-    """The quickest search that meets failed and short fetches and lost anchors: planted bugs are held against it."""
-    found = search(replace(SMALL, budget=Budget(total=1, late=0, abort=0, lag=0, sibling=0)))
+@pytest.mark.parametrize(("live", "pinned"), [(1, 0.375), (2, 0.0)], ids=["pinned", "unpinned"])
+def test_a_fault_or_an_eviction_breaks_nothing(live: int, pinned: float) -> None:
+    """The quickest searches that meet failed fetches and lost anchors: planted bugs are held against them."""
+    budget = Budget(total=1, late=0, abort=0, lag=0, sibling=0)
+    found = search(replace(SMALL, live=(live,), budget=budget, settings={"pin_fraction": pinned}))
 
     assert () == found.violations
     assert found.whole

@@ -71,6 +71,13 @@ WORLDS: tuple[SmallWorld, ...] = (
         settings={"page_cache_fraction": 0.5},
     ),
     SmallWorld(
+        "unpinned",
+        "one request whose anchor nobody protects, so that it is lost under what was fetched behind it",
+        **ALONE | {"live": (2,)},
+        budget=Budget(total=2, late=0, evict=2, lag=0),
+        settings={"pin_fraction": 0.0},
+    ),
+    SmallWorld(
         "outage",
         "one request and a store whose breaker trips at the first fault, is probed and heals; a detach",
         **ALONE,
