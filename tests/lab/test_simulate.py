@@ -218,6 +218,9 @@ def test_costs_are_arithmetic_of_published_figures() -> None:
     assert 1000 * 2 * 8_030_261_248 / (2 * 3.35e12 * 0.7) == pytest.approx(cost.step_ms)
     context_ns = 1e9 * 1_000_000 * 131_072 / (2 * 3.35e12 * 0.7)
     assert cost.pass_ns(0, 2, 1_000_000) == pytest.approx(2e6 * cost.step_ms + context_ns)
+    assert cost.pass_ns(0, 0, 0) == 0
+    assert cost.pass_ns(1, 0, 0) == cost.pass_ns(1, 1, 0) == pytest.approx(1e6 * cost.step_ms)
+    assert cost.pass_ns(100_000, 2, 0) == pytest.approx(1e14 / cost.prefill_tokens_per_second + 1e6 * cost.step_ms)
     assert 3 == cost.steps_per_pass
     assert (2 * 80e9 * 0.9 - 16_060_522_496) // 131_072 == device_tokens(
         ModelName.LLAMA_3_1_8B, AcceleratorName.H100, 2

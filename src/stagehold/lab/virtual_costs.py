@@ -92,8 +92,13 @@ class CostModel:
             raise ValueError(f"{self.name}: expected a pace and a step above zero, got {self}")
 
     def pass_ns(self, prefill_tokens: int, steps: int, context_tokens: int) -> int:
-        """Time of a pass that prefills so many tokens and makes so many decode steps, over so much context in all."""
-        spent = prefill_tokens / self.prefill_tokens_per_second + steps * self.step_ms / 1000
+        """Time of a pass that prefills so many tokens and makes so many decode steps, over so much context in all.
+
+        Prompt tokens are computed beside the first step, so that any work takes as long as reading the weights once.
+        """
+        step = self.step_ms / 1000
+        first = max(prefill_tokens / self.prefill_tokens_per_second, step) if prefill_tokens or steps else 0.0
+        spent = first + max(0, steps - 1) * step
         if self.kv_bytes_per_second:
             spent += context_tokens * self.kv_token_bytes / self.kv_bytes_per_second
         return round(spent * NS)
