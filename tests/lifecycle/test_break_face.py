@@ -12,6 +12,7 @@ import pytest
 
 from stagehold import (
     AttachmentState,
+    Engine,
     Handle,
     Misuse,
     Plan,
@@ -21,7 +22,7 @@ from stagehold import (
 )
 from stagehold.cache.stores.simulated import SimulatedStore
 from stagehold.machines import Block
-from stagehold.testing.hand import NAMESPACE, Hand
+from stagehold.testing.hand import NAMESPACE, Hand, small_config
 
 Build = Callable[..., Hand]
 Call = Callable[[Hand, Handle, Plan], Any]
@@ -59,6 +60,10 @@ WRONG: dict[str, tuple[Call, str]] = {
     "ids in two rows": (lambda h, runs, _plan: h.engine.extend(runs, 1, [[7]]), "row"),
     "an id below 0": (lambda h, runs, _plan: h.engine.extend(runs, 1, [-7]), "extend.*tokens"),
     "an id that is text": (lambda h, runs, _plan: h.engine.extend(runs, 1, ["x"]), "extend.*tokens"),
+    "ids in ragged rows": (lambda h, runs, _plan: h.engine.extend(runs, 1, [[7], [7, 8]]), "extend.*row"),
+    "a list for a component": (lambda h, runs, _plan: h.engine.page_slots(runs, ["swa"]), "no component"),
+    "a number for a pause": (
+        lambda h, _runs, plan: (h.engine.release(plan), h.engine.drain(1, pause=3)), "drain: expected pause"),
     "half a published token": (lambda h, runs, _plan: h.engine.publish(runs, 0.5), "upto"),
     "half a tick of draining": (lambda h, _runs, plan: (h.engine.release(plan), h.engine.drain(0.5)), "ticks"),
     "nothing for a store": (lambda h, _runs, _plan: h.engine.attach(None), "expected a store"),
@@ -89,6 +94,33 @@ def test_a_wrong_argument_is_named_and_nothing_is_done(hand: Build, call: Call, 
     h.engine.extend(runs, 1, [7])
     h.engine.finish(runs)
     h.serve(waits)
+
+
+WRONG_PARTS: dict[str, tuple[dict[str, Any], str]] = {
+    "a dict for a configuration": ({"config": {"page_size": 16}}, "config.*EngineConfig"),
+    "a number for coordinates": ({"at": 3}, "at.*RankCoordinates"),
+    "a name for a group": ({"group": "tensor"}, "group with size and exchange"),
+    "a name for copies": ({"copies": "cuda"}, "copies with sent and poll"),
+    "a path for a sink": ({"sink": "audit.jsonl"}, "sink to be a function"),
+    "a page for a delivery": ({"deliver": 4}, "deliver to be a function"),
+    "a log for a listener": ({"on_violation": "log"}, "on_violation to be a function"),
+}
+
+
+@pytest.mark.parametrize(("wrong", "says"), WRONG_PARTS.values(), ids=WRONG_PARTS)
+def test_an_engine_is_not_built_from_the_wrong_things(wrong: dict[str, Any], says: str) -> None:
+    """It says so at once, not in the middle of its first ticks."""
+    with pytest.raises(Misuse, match=f"Engine: expected {says}"):
+        Engine(**{"config": small_config(), **wrong})
+
+
+@pytest.mark.parametrize("moves", ["yes", np.bool_(True), 1, []])
+def test_whether_retries_are_paced_is_asked_in_any_words(hand: Build, moves: Any) -> None:
+    """As Python does; no tick breaks over it."""
+    h = hand()
+    h.engine.tick(advance_retries=moves)
+    h.engine.proceed(h.engine.poll(), advance_retries=moves)
+    h.tick()
 
 
 def test_ids_are_given_with_room_for_them(hand: Build) -> None:

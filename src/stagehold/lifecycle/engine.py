@@ -79,6 +79,7 @@ class Engine:
         deliver: Deliver = deliver_all,
         on_violation: OnViolation = shout,
     ) -> None:
+        inputs.engine(config, at, group, copies, sink=sink, deliver=deliver, on_violation=on_violation)
         self.config = config
         self._thread = threading.current_thread()
         self._running: str | None = None
@@ -104,7 +105,7 @@ class Engine:
         """
         self._must_be_open("tick")
         if self.config.tier:
-            self._passes.run(advance_retries=advance_retries)
+            self._passes.run(advance_retries=bool(advance_retries))
 
     @exclusive
     def poll(self) -> Facts:
@@ -119,7 +120,7 @@ class Engine:
         self._refuse_visits("proceed")
         if self._parts.tick.state is not TickState.AGREEING:
             raise Misuse("proceed: expected a poll before it, whose facts were agreed on")
-        self._passes.proceed(agreed, advance_retries=advance_retries)
+        self._passes.proceed(agreed, advance_retries=bool(advance_retries))
 
     # Requests that wait
 
@@ -273,6 +274,7 @@ class Engine:
         `pause` is called between ticks, for stores whose time is not the tick's.
         """
         self._refuse_visits("drain")
+        inputs.can_be_called("drain", "pause", pause)
         return drain(self._parts, self._passes.run, self.stats, inputs.whole("drain", "ticks", ticks), pause)
 
     @exclusive

@@ -14,11 +14,29 @@ from numpy.typing import ArrayLike, NDArray
 
 from stagehold.cache.components.shares import Share
 from stagehold.cache.errors import CacheRefused
-from stagehold.cache.keys import Chain, Namespace
+from stagehold.cache.keys import Chain, Namespace, RankCoordinates
 from stagehold.cache.stores.protocol import Store
 from stagehold.lifecycle.errors import Misuse
 from stagehold.lifecycle.ranks.solo import Facts
 from stagehold.specs.config import EngineConfig
+
+
+def engine(config: Any, at: Any, group: Any, copies: Any, **calls: Any) -> None:
+    """What an engine is built from; None is left to its default."""
+    for name, given, kind in (("config", config, EngineConfig), ("at", at, RankCoordinates)):
+        if not isinstance(given, kind):
+            raise Misuse(f"Engine: expected {name} to be of {kind.__name__}, got {given!r}")
+    for name, given, has in (("group", group, ("size", "exchange")), ("copies", copies, ("sent", "poll"))):
+        if given is not None and not all(hasattr(given, each) for each in has):
+            raise Misuse(f"Engine: expected {name} with {' and '.join(has)}, got {given!r}")
+    for name, given in calls.items():
+        can_be_called("Engine", name, given)
+
+
+def can_be_called(call: str, name: str, given: Any) -> None:
+    """A function, or nothing."""
+    if given is not None and not callable(given):
+        raise Misuse(f"{call}: expected {name} to be a function, got {given!r}")
 
 
 def whole(call: str, name: str, value: Any) -> int:
@@ -56,7 +74,10 @@ def admissible(rid: str, chain: Chain, max_new_tokens: int, most: int) -> None:
 
 def ids(call: str, tokens: ArrayLike | None) -> NDArray[Any]:
     """Token ids as one row. Whether each can be one is said by the chain that they extend."""
-    row = np.empty(0, dtype=np.uint32) if tokens is None else np.asarray(tokens)
+    try:
+        row = np.empty(0, dtype=np.uint32) if tokens is None else np.asarray(tokens)
+    except ValueError as error:
+        raise Misuse(f"{call}: expected one row of token ids: {error}") from error
     if row.ndim != 1:
         raise Misuse(f"{call}: expected one row of token ids, got shape {row.shape}")
     return row
@@ -87,6 +108,6 @@ def component(call: str, name: str, config: EngineConfig) -> str:
 
 def share(shares: Mapping[str, Share], name: str) -> Share:
     """What a request has of a component."""
-    if name not in shares:
+    if not isinstance(name, str) or name not in shares:
         raise Misuse(f"page_slots: no component {name!r}; there are {list(shares)}")
     return shares[name]
