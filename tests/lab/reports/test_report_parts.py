@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,15 @@ def test_stacked_areas_lie_on_each_other() -> None:
     lower, upper = re.findall(r'class="area s\d" d="([^"]+)Z"', drawn)
     assert "M48.0 145.0L370.0 145.0L370.0 190.0L48.0 190.0" == lower
     assert "M48.0 100.0L370.0 10.0L370.0 145.0L48.0 145.0" == upper
+
+
+def test_every_curve_has_a_colour() -> None:
+    """However many runs there are, each is drawn in a colour that the style sheet has."""
+    drawn = lines("t", Axes("s", "n"), [Line(str(number), [0, 1], [1, 2]) for number in range(20)])
+    style = (files("stagehold.lab.reports") / "report.css").read_text()
+
+    assert all(f".line.{name} {{" in style for name in re.findall(r'class="line (s\d+)"', drawn))
+    assert 20 == drawn.count('class="line ')
 
 
 def test_what_comes_from_a_trace_is_escaped() -> None:

@@ -14,6 +14,8 @@ from itertools import pairwise
 WIDTH, HEIGHT = 380, 220
 LEFT, RIGHT, TOP, BOTTOM = 48, 10, 10, 30
 TICKS = 4
+COLOURS = 6
+"""So many are in the style sheet; further curves begin again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,10 @@ def lines(title: str, axes: Axes, drawn: Sequence[Line], *, stacked: bool = Fals
         points = [(at_x(x), at_y(y)) for x, y in zip(line.xs, line.ys, strict=True) if not axes.log or x > 0]
         if stacked:
             floor = [(at_x(x), at_y(y)) for x, y in zip(line.xs, below, strict=True)]
-            shapes.append(f'<path class="area s{number}" d="{_path([*points, *reversed(floor)])}Z"/>')
+            shapes.append(f'<path class="area s{number % COLOURS}" d="{_path([*points, *reversed(floor)])}Z"/>')
             below = line.ys
         else:
-            shapes.append(f'<path class="line s{number}" d="{_path(points)}"/>')
+            shapes.append(f'<path class="line s{number % COLOURS}" d="{_path(points)}"/>')
     body = _grid(at_x, at_y, (low, high, most), axes) + "".join(shapes)
     return _figure(title, axes, body, [line.name for line in drawn])
 
@@ -131,7 +133,9 @@ def _decades(low: float, high: float) -> list[float]:
 
 
 def _figure(title: str, axes: Axes, body: str, names: Sequence[str]) -> str:
-    legend = "".join(f'<span><i class="s{number}"></i>{escape(name)}</span>' for number, name in enumerate(names))
+    legend = "".join(
+        f'<span><i class="s{number % COLOURS}"></i>{escape(name)}</span>' for number, name in enumerate(names)
+    )
     told = escape(f"{title}: {axes.y} by {axes.x}; {', '.join(names)}")
     return (
         f'<figure class="chart"><figcaption>{escape(title)} <small>{escape(axes.y)}</small></figcaption>'
