@@ -14,6 +14,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from stagehold.cache.holds import EMPTY, Hold, Holds
 from stagehold.cache.tree import Tree
+from stagehold.lifecycle import splicing
 from stagehold.lifecycle.admission import AdmissionRules
 from stagehold.lifecycle.claims import ClaimRules
 from stagehold.lifecycle.core import Core
@@ -197,12 +198,12 @@ def pages_are_ready_before_they_are_verified(patch):
 
 @fault
 def a_splice_forgets_what_the_tree_has_grown(patch):
-    real = AdmissionRules._publish_tail
+    real = splicing.join
 
-    def publish_tail(self, hold, data, _low):
-        real(self, hold, data, hold.base)
+    def join(core, hold, chain, _low):
+        real(core, hold, chain, hold.base)
 
-    patch.setattr(AdmissionRules, "_publish_tail", publish_tail)
+    patch.setattr(splicing, "join", join)
 
 
 @fault

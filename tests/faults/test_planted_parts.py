@@ -8,7 +8,7 @@ import pytest
 
 from stagehold.cache.components.base import Component
 from stagehold.cache.components.shares import StateShare, WindowShare
-from stagehold.lifecycle import admission
+from stagehold.lifecycle import splicing
 from stagehold.lifecycle.admission import AdmissionRules
 from stagehold.lifecycle.core import Core
 from stagehold.testing.mixes import mixed
@@ -32,24 +32,24 @@ def fault(plant: Callable[[Patch], None]) -> Callable[[Patch], None]:
 
 @fault
 def a_page_of_a_window_is_not_repaired(patch):
-    real = AdmissionRules._load
+    real = splicing.load
 
-    def load(self, stock, pages, slots):
-        spared = 0 if stock is self.core.stocks.spine else 1
-        real(self, stock, pages[spared:], slots[spared:])
+    def load(core, stock, pages, slots):
+        spared = 0 if stock is core.stocks.spine else 1
+        real(core, stock, pages[spared:], slots[spared:])
 
-    patch.setattr(AdmissionRules, "_load", load)
+    patch.setattr(splicing, "load", load)
 
 
 @fault
 def a_window_is_filled_from_the_wrong_staging_pages(patch):
-    real = admission._staged
+    real = splicing.staged
 
     def staged(hold, name, spans, *, per_page):
         pages = real(hold, name, spans, per_page=per_page)
         return pages[1:] + pages[:1]
 
-    patch.setattr(admission, "_staged", staged)
+    patch.setattr(splicing, "staged", staged)
 
 
 @fault

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from stagehold.cache.components.base import Span
+from stagehold.lifecycle import splicing
 from stagehold.lifecycle.claims import ClaimRules, Look
 from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.data import HoldData, RequestData
@@ -73,15 +73,10 @@ class AdmissionRules:
         for stock in core.stocks.others:
             part = core.stocks.part(stock.name)
             need = self._reservation(stock, data, hold.last) + core.window_cost(stock, data.chain, low)
-            need += part.units(self.lacking(hold, stock.name))
+            need += part.units(splicing.lacking(core, hold, stock.name))
             if not part.fits(need, core.room_of(stock)):
                 return False
         return True
-
-    def lacking(self, hold: HoldData, name: str) -> list[Span]:
-        """What the tree lacks of that which the hold brings of a component."""
-        one = hold.parts.get(name)
-        return [] if one is None else self.core.tree.missing(hold.chain, one.first, hold.last, name)
 
     # Decisions
 
@@ -147,7 +142,7 @@ class AdmissionRules:
         hold = core.holds[data.hold]
         low = min(delivery.live, hold.data.last)
         self.move_lock(data, low, whole=True)
-        self._publish_tail(hold.data, data, low)
+        splicing.join(core, hold.data, data.chain, low)
         self.move_lock(data, hold.data.last)
         hit = self._hit(data, hold.data.last, delivery.live)
         if hit > hold.data.last:
@@ -168,34 +163,6 @@ class AdmissionRules:
             hit = core.live.joint_match(data.chain, data.hit_limit)
             assert hit >= last, f"boundary {last} was joined, and only {hit} can be gone on from"
         return hit if hit == last or self.fits(data, hit) else last
-
-    def _publish_tail(self, hold: HoldData, data: RequestData, low: int) -> None:
-        """Pages [low, last) enter the tree, with what other components need of them; then holes below are filled."""
-        core = self.core
-        lacks = {name: self.lacking(hold, name) for name in hold.parts}
-        slots = core.allocate_device(hold.last - low)
-        self._load(core.stocks.spine, hold.staging[low - hold.base :], slots)
-        others: dict[str, list[int]] = {}
-        repairs: dict[str, tuple[list[Span], list[int]]] = {}
-        for name, spans in lacks.items():
-            stock, part = core.stocks.by_name[name], core.stocks.part(name)
-            taken = core.allocate(stock, part.units(spans))
-            self._load(stock, _staged(hold, name, spans, per_page=part.per_page), taken)
-            behind = [span for span in spans if span.end > low]  # at most one, since only the last span lies behind
-            below = [Span(span.start, min(span.end, low)) for span in spans if span.start < low]
-            split = part.units(below) if part.per_page else (0 if behind else len(taken))
-            others[name] = taken[split:] if behind else []
-            if split:
-                repairs[name] = (below, taken[:split])
-        shown = core.insert(data.chain, low, slots, others)
-        assert shown == slots, "the tree shows other slots than were loaded"
-        for name, (spans, taken) in repairs.items():
-            core.tree.attach(data.chain, hold.last, spans, taken, component=name)
-
-    def _load(self, stock: Stock, pages: list[int], slots: list[int]) -> None:
-        bytes_of = self.core.bytes.get(stock.name)
-        if bytes_of is not None and slots:
-            bytes_of.load(pages, slots)
 
     def move_lock(self, data: RequestData, pages: int, *, whole: bool = False, runs: bool = False) -> None:
         """The request's lock now reaches `pages`; the new one is taken before the old one is given back.
@@ -314,11 +281,3 @@ class AdmissionRules:
             detail = self.claims.end_claim(m, Loss.ABORTED)
         self.launches.leave_retry(m)
         return detail
-
-
-def _staged(hold: HoldData, name: str, spans: list[Span], *, per_page: bool) -> list[int]:
-    """Staging pages of the spans of a component that the tree lacks, in page order."""
-    one = hold.parts[name]
-    if not per_page:
-        return list(one.staging) if spans else []
-    return [page for span in spans for page in one.staging[span.start - one.first : span.end - one.first]]

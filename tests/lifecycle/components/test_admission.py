@@ -12,6 +12,7 @@ import pytest
 
 from stagehold import AdmissionOutcome, Plan, RequestState
 from stagehold.cache.components.base import Span
+from stagehold.lifecycle.splicing import lacking
 from stagehold.specs.hold import HoldState
 
 ADMITTED, DEFERRED = AdmissionOutcome.ADMITTED, AdmissionOutcome.DEFERRED
@@ -104,7 +105,7 @@ def test_what_siblings_brought_is_not_counted_again(mixed):
         h.tick(3)
         h.grow(tokens, 11, swa=3)
         plan = h.engine.select(a, 1000)
-        assert [Span(11, 12)] == h.engine._parts.visits.admission.lacking(h.hold_of(a).data, "swa")
+        assert [Span(11, 12)] == lacking(h.core, h.hold_of(a).data, "swa")
         assert said is outcome(h, plan, "swa", 3 + 3 + 1 + 1 + more)
 
 

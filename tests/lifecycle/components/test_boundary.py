@@ -13,6 +13,7 @@ import pytest
 from stagehold import Plan, RequestState, Skip
 from stagehold.cache.components.base import Span
 from stagehold.cache.components.full import FULL
+from stagehold.lifecycle.splicing import lacking
 from stagehold.specs.hold import HoldState
 
 MATCHED, END, PROMPT = 4, 12, 14
@@ -213,12 +214,12 @@ def test_what_is_missing_is_what_the_protocol_says(mixed, kinds):
     """The hold brings whole windows and one checkpoint; the tree says what it lacks of them."""
     h, tokens, a = anchored(mixed, kinds, 16, 48)
     h.grow(tokens, 10)
-    hold, lacking = h.hold_of(a).data, h.engine._parts.visits.admission.lacking
+    hold = h.hold_of(a).data
     assert {"": {}, "w": {"swa": 9}, "s": {"state": 11}, "ws": {"swa": 9, "state": 11}}[kinds] == {
         name: one.first for name, one in hold.parts.items()
     }
-    assert ([Span(9, 12)] if "w" in kinds else []) == lacking(hold, "swa")
-    assert ([Span(11, 12)] if "s" in kinds else []) == lacking(hold, "state")
+    assert ([Span(9, 12)] if "w" in kinds else []) == lacking(h.core, hold, "swa")
+    assert ([Span(11, 12)] if "s" in kinds else []) == lacking(h.core, hold, "state")
     assert (4, [*range(4, 12)]) == (hold.base, [byte - 1 for byte in staged_bytes(h, hold.staging)])
 
 

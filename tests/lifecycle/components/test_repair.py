@@ -8,6 +8,7 @@ from stagehold import RequestState
 from stagehold.cache.components.base import Span
 from stagehold.cache.components.full import FULL
 from stagehold.cache.errors import DeadReceipt, ReceiptRefused
+from stagehold.lifecycle.splicing import lacking
 from stagehold.specs.hold import HoldState
 from stagehold.specs.write import WriteState
 
@@ -96,7 +97,7 @@ def test_only_holes_inside_the_window_are_filled(mixed):
     h.grow(tokens, 14, swa=7)
     h.tombstone(tokens, 11, 12, "swa")
     assert [Span(0, 1), Span(4, 7), Span(11, 12)] == h.core.tree.missing(h.chain(tokens), 0, 13, "swa")
-    assert [Span(11, 12)] == h.engine._parts.visits.admission.lacking(h.hold_of(a).data, "swa")
+    assert [Span(11, 12)] == lacking(h.core, h.hold_of(a).data, "swa")
     free = h.core.tree.pools["swa"].free_count
     assert 14 * 16 == h.admit(a).hit_tokens
     assert 1 == free - h.core.tree.pools["swa"].free_count
