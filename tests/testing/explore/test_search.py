@@ -94,6 +94,15 @@ def test_a_fault_or_an_eviction_breaks_nothing(live: int, pinned: float) -> None
     assert 0 < found.liveness_bound <= found.liveness_limit
 
 
+def test_a_split_of_an_anchor_breaks_nothing() -> None:
+    """A sibling that parts from the prompt inside a pinned node."""
+    budget = Budget(total=1, late=0, abort=0, lag=0, fault=0, evict=0)
+    found = search(replace(SMALL, live=(2,), siblings=(((1, 5), 2),), budget=budget))
+
+    assert () == found.violations
+    assert found.whole
+
+
 def test_a_search_that_is_cut_off_says_so() -> None:
     """What was not looked at is no proof."""
     cut = search(SMALL, most=50)
