@@ -21,7 +21,7 @@ Told = tuple[Any, ...]
 
 def shared(parts: Parts) -> Told:
     """What must be equal on all ranks after every move."""
-    core, launches = parts.core, parts.launches
+    core, retries = parts.core, parts.retries
     order = {number: place for place, number in enumerate([*core.requests, *core.holds, *core.writes])}
     order[core.breaker.number] = -1
     order[core.link.number] = -2
@@ -32,8 +32,8 @@ def shared(parts: Parts) -> Told:
         _standing(core),
         [_timers(clock, order) for clock in (core.clock, core.pacing)],
         sorted(due - core.clock.tick for due in core.clock._calls if due > core.clock.tick),  # noqa: SLF001
-        _places(launches.untimed, order),
-        [(key, _places(waiting, order)) for key, waiting in sorted(launches.waiting.items())],
+        _places(retries.untimed, order),
+        [(key, _places(waiting, order)) for key, waiting in sorted(retries.waiting.items())],
         _places([m.number for m in parts.phases.arrivals], order),
         core.news != parts.phases._looked_at,  # noqa: SLF001
         _tree(core),
@@ -156,5 +156,5 @@ def _backlog(core: Core, order: dict[int, int]) -> Told:
         (due - now, [order.get(w.number, -3) for w in writes if w.number in backlog._place])  # noqa: SLF001
         for due, writes in sorted(backlog._paused.items())  # noqa: SLF001
     ]
-    rota = [order[w.number] for w in backlog._rota if w.number in backlog._place]  # noqa: SLF001
+    rota = _places(backlog._rota, order)  # noqa: SLF001
     return lanes, behind, paused, rota, backlog.unfinished
