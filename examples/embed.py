@@ -21,24 +21,25 @@ def serve(engine: Engine, prompts: dict[str, np.ndarray], answer: int) -> dict[s
     """Serve all prompts, each with `answer` tokens; returns the tokens that each found in the cache."""
     waiting = deque(engine.arrive(name, prompt, SPACE, answer) for name, prompt in prompts.items())
     running, found = {}, {}  # running: tokens of each request that have their KV
+    known = {name: len(prompt) for name, prompt in prompts.items()}  # tokens whose ids the engine has
     while waiting or running:
         engine.tick()  # first in every pass
         if not running:
             time.sleep(0.001)  # waits are counted in passes, so a loop with nothing to compute is paced
         budget = BUDGET
         for handle in [*running]:  # requests that run: the next piece of the prompt, or one token of the answer
-            prompt = prompts[handle.rid]
-            count = max(1, min(budget, len(prompt) - running[handle]))
-            token = [running[handle] % 251] if running[handle] >= len(prompt) else None
+            count = max(1, min(budget, known[handle.rid] - running[handle]))
+            token = [running[handle] % 251] if running[handle] == known[handle.rid] else None
             if isinstance(engine.extend(handle, count, token), NoRoom):
                 waiting.appendleft(engine.retract(handle))  # never within prompt and answer; shown for completeness
                 del running[handle]
                 continue
             running[handle] += count
+            known[handle.rid] = max(known[handle.rid], running[handle])  # a retracted request keeps its answer so far
             # Here the model runs: it reads and writes KV at engine.page_slots(handle).
-            if running[handle] <= len(prompt):
+            if token is None:
                 engine.publish(handle, running[handle])
-            if running[handle] == len(prompt) + answer:
+            if running[handle] == len(prompts[handle.rid]) + answer:
                 engine.finish(handle)
                 del running[handle]
             budget -= count

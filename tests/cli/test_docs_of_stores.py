@@ -8,11 +8,14 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 from typer.testing import CliRunner
 
+from stagehold import AttachmentState, Engine, EngineConfig, Namespace, Plan
 from stagehold.cli.main import app
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "stores.md"
@@ -73,3 +76,29 @@ def test_an_option_of_a_scheme_of_ones_own_is_checked_too(shelf: Path, monkeypat
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "shelf takes: deadline, workers" in done.stderr
+
+
+def test_the_faults_of_the_page_go_wrong_and_an_engine_gets_on_with_them() -> None:
+    """Some writes that were acknowledged are gone, the others are read, and the books balance after every tick."""
+    names: dict[str, Any] = {}
+    exec(blocks("python")[1], names)
+    sizes = EngineConfig(device_pages=64, staging_pages=64, largest_request_tokens=2048, parts=1, page_part_bytes=4096)
+    engine = Engine(sizes, store=names["store"], strict=True)
+    while engine.attachment is AttachmentState.ATTACHING:
+        engine.tick()
+    for _ in range(2):
+        for request in range(3):
+            handle = engine.arrive(f"request {request}", np.full(2000, request), Namespace("m"), 1)
+            for _ in range(40):
+                engine.tick()
+                plan = engine.select(handle, 2000)
+                if isinstance(plan, Plan) and (admission := engine.commit(plan)).admitted:
+                    break
+            if admission.extend_tokens:
+                engine.extend(handle, admission.extend_tokens)
+            engine.finish(handle)
+        engine.drain(200)
+        engine.flush()
+    engine.close()
+    assert names["store"].counts["corrupt"] > 0
+    assert engine.stats().spliced > 0

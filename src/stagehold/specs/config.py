@@ -26,18 +26,28 @@ class EngineConfig(BaseModel):
     device_pages: int = Field(ge=1, description="slots of the FULL device pool")
     staging_pages: int = Field(ge=0, description="pages of the host buffer; 0 switches the tier off, store and all")
     largest_request_tokens: int = Field(ge=1, description="prompt and answer of the largest admissible request")
-    host_memory_mode: HostMode = HostMode.CACHE
-    write_policy: WritePolicy = WritePolicy.WRITE_THROUGH
-    prefetch_policy: PrefetchPolicy = PrefetchPolicy.TIMEOUT
-    divergence_policy: DivergencePolicy = DivergencePolicy.STOP
-    prefetch_threshold_tokens: int = Field(default=256, ge=1)
-    pin_fraction: float = Field(default=0.5, ge=0.0, le=1.0)
-    load_limit_fraction: float | None = Field(default=None, gt=0.0, le=1.0)
-    write_backlog_tokens: int | None = Field(default=None, ge=1)
+    host_memory_mode: HostMode = Field(default=HostMode.CACHE, description="what staging is")
+    write_policy: WritePolicy = Field(
+        default=WritePolicy.WRITE_THROUGH, description="when pages are offered to the store"
+    )
+    prefetch_policy: PrefetchPolicy = Field(
+        default=PrefetchPolicy.TIMEOUT, description="how long the store may hold a request back"
+    )
+    divergence_policy: DivergencePolicy = Field(
+        default=DivergencePolicy.STOP, description="what ranks do that did not record the same"
+    )
+    prefetch_threshold_tokens: int = Field(default=256, ge=1, description="fewer missing tokens are computed")
+    pin_fraction: float = Field(default=0.5, ge=0.0, le=1.0, description="of the device pool, for anchors of fetches")
+    load_limit_fraction: float | None = Field(
+        default=None, gt=0.0, le=1.0, description="of staging, for fetches; 0.5, in buffer_only 0.9"
+    )
+    write_backlog_tokens: int | None = Field(
+        default=None, ge=1, description="most that pending writes hold; twice the device pool"
+    )
     page_cache_fraction: float = Field(
         default=0.5, ge=0.0, le=1.0, description="buffer_only: of spare staging, for pages that were read lately"
     )
-    belief_capacity: int = Field(default=524_288, ge=1, description="page keys")
+    belief_capacity: int = Field(default=524_288, ge=1, description="page keys that are remembered as stored")
     query_limit: int = Field(default=64, ge=1, description="lookups in flight; more are declined")
     operation_window: int = Field(default=256, ge=8, description="operations that one exchange has room for")
     parts: int = Field(default=0, ge=0, description="layers x (K, V) of the attached tensors; 0 attaches none")
@@ -45,7 +55,7 @@ class EngineConfig(BaseModel):
     kv_device: str = Field(default="cpu", description="where the attached tensors lie: cpu, cuda, cuda:1 or auto")
     components: tuple[ComponentConfig, ...] = Field(default=(), description="kinds of KV beside full attention")
     chunk_tokens: int | None = Field(default=None, ge=1, description="most tokens that one extend asks for")
-    limits: Limits = Limits()
+    limits: Limits = Field(default=Limits(), description="every bound of a wait, in ticks")
 
     @property
     def tier(self) -> bool:

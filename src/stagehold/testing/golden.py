@@ -4,7 +4,7 @@ Owns the format and the commands. A file is read from top to bottom:
 
     # A comment. Comments and blank lines stay as they are written.
     > arrive one a:4 b:2
-          -  one (one #0) born in queued
+          -  one: born in queued
     > tick
           3  one: queued, issue [launch: LOOKUP] → lookup
     > visit one
@@ -17,6 +17,8 @@ holds and writes by the order of their births, `store` is the breaker and `attac
 
 A text is given by its pages: `a:4 b:2` is four pages of text `a`, then two of text `b`, and one token more, so that
 `a:4 b:2` and `a:6` have their first four pages in common. `2..5` are the pages from 2 up to 5, counted from 0.
+
+`HELP` says what each command does. Without `> engine` the engine is that of `stagehold.testing.hand.small_config()`.
 """
 
 from __future__ import annotations

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from stagehold import Diverged
 from stagehold.lifecycle.operations import ENDED, Kind, Operation
+from stagehold.lifecycle.ranks.testimony import Divergence
 from stagehold.machines import MACHINES, rows_of
 from stagehold.machines.audit_diff import diff
 from stagehold.machines.labels import row_name
@@ -64,15 +66,15 @@ def an_order_of_a_set(hand: Hand) -> None:
 @planted
 def a_look_at_the_clock(hand: Hand) -> None:
     """A retry waits until some time has passed, however many ticks that is."""
-    launches, begin = hand.engine._parts.launches, time.monotonic()
-    pace = launches.pace
+    retries, begin = hand.engine._parts.retries, time.monotonic()
+    pace = retries.pace
 
     def by_the_clock(m: Any) -> None:
         pace(m)
         if time.monotonic() > begin:
-            hand.core.post(launches._send_due, m)
+            hand.core.post(retries._send_due, m)
 
-    patch(launches, "pace", by_the_clock)
+    patch(retries, "pace", by_the_clock)
 
 
 @planted
@@ -266,3 +268,10 @@ def test_a_rank_that_was_started_otherwise_is_caught_in_the_first_exchange(crowd
         assert isinstance(outcome.error, Diverged)
         said = "tick 1: rank 2 differs from rank 0: started with another staging_pages: expected 40, found 42"
         assert str(outcome.error).startswith(said)
+
+
+def test_a_rank_that_has_nothing_in_flight_is_said_to_have_none() -> None:
+    """The list of the other is told; where both are empty, neither is."""
+    told = Divergence(0, 1, "a record", None, (("4 query of 3 at 0 done, 2 good",), ()), salvageable=True)
+    assert str(told).endswith("; operations of rank 0: 4 query of 3 at 0 done, 2 good; of rank 1: none")
+    assert str(replace(told, operations=((), ()))) == "rank 1 differs from rank 0: a record"

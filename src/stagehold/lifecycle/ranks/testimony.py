@@ -49,13 +49,14 @@ class Divergence:
 
     def __str__(self) -> str:
         ours, theirs = map(_listed, self.operations)
-        flying = f"; operations of rank {self.right}: {ours}; of rank {self.wrong}: {theirs}" if ours or theirs else ""
+        told = f"; operations of rank {self.right}: {ours}; of rank {self.wrong}: {theirs}"
+        flying = told if any(self.operations) else ""
         return f"rank {self.wrong} differs from rank {self.right}: {self.what}{flying}"
 
 
 def _listed(operations: Sequence[str]) -> str:
     more = len(operations) - MOST_OPERATIONS
-    return ", ".join(operations[:MOST_OPERATIONS]) + (f" and {more} more" if more > 0 else "")
+    return (", ".join(operations[:MOST_OPERATIONS]) or "none") + (f" and {more} more" if more > 0 else "")
 
 
 def start_of(core: Core) -> dict[str, str]:
