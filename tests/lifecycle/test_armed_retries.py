@@ -89,7 +89,7 @@ CAUSES: dict[str, tuple[Callable[[Hand], Handle], str]] = {
 
 
 def rules(h: Hand) -> Any:
-    return h.engine._parts.launches
+    return h.engine._parts.retries
 
 
 def armed(h: Hand) -> tuple[int, int, int]:
@@ -155,9 +155,9 @@ def test_detach_clears_what_was_armed(in_retry, cause):
 def test_shutdown_clears_what_was_armed(in_retry, cause):
     """Whatever waits is aborted."""
     h, _ = in_retry(cause)
-    launches = rules(h)
+    retries = rules(h)
     h.engine.close()
-    assert (0, 0, 0) == (h.core.pacing.armed, len(launches.untimed), len(launches.waiting))
+    assert (0, 0, 0) == (h.core.pacing.armed, len(retries.untimed), len(retries.waiting))
 
 
 @pytest.mark.parametrize("cause", CAUSES)

@@ -120,11 +120,11 @@ def test_a_long_life_does_not_grow(hand):
 
     def sizes() -> tuple[int, ...]:
         core = h.core
-        phases = h.engine._parts.launches
+        retries = h.engine._parts.retries
         return (
             len(core.requests), len(core.holds), len(core.writes), len(core.spans), len(core.ledger.entries),
             len(core.operations.live), core.clock.armed, len(core.visits), core.beliefs.flying,
-            len(phases.waiting), len(phases.untimed), len(h.engine._roster.alive),
+            len(retries.waiting), len(retries.untimed), len(h.engine._roster.alive),
         )  # fmt: skip
 
     def live(number: int) -> None:

@@ -14,6 +14,7 @@ from stagehold.lifecycle.claims import ClaimRules, Look
 from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.data import HoldData, RequestData
 from stagehold.lifecycle.launch import LaunchRules
+from stagehold.lifecycle.retries import RetryRules
 from stagehold.lifecycle.stocks import Stock
 from stagehold.machines import Machine
 from stagehold.specs.outcomes import Commit, Loss, StillCovered
@@ -32,8 +33,9 @@ class Delivery:
 class AdmissionRules:
     """Decisions `still_covered` and `commit`; effects from `plan` to `finish`, `retract` and `abort`."""
 
-    def __init__(self, core: Core, launches: LaunchRules, claims: ClaimRules) -> None:
+    def __init__(self, core: Core, retries: RetryRules, launches: LaunchRules, claims: ClaimRules) -> None:
         self.core = core
+        self.retries = retries
         self.launches = launches
         self.claims = claims
 
@@ -195,7 +197,7 @@ class AdmissionRules:
 
     def admit(self, m: Machine, live: int) -> int:
         """Lock what the device holds and promise the rest; the record says how much of the prompt is live."""
-        self.launches.leave_retry(m)
+        self.retries.leave_retry(m)
         return self._admit(m, live)
 
     def admit_unanswered(self, m: Machine, live: int) -> int:
@@ -279,5 +281,5 @@ class AdmissionRules:
             self._unlock(m)
         if data.hold:
             detail = self.claims.end_claim(m, Loss.ABORTED)
-        self.launches.leave_retry(m)
+        self.retries.leave_retry(m)
         return detail

@@ -20,6 +20,7 @@ from stagehold.lifecycle.holds import HoldRules
 from stagehold.lifecycle.launch import LaunchRules
 from stagehold.lifecycle.offers import Offers
 from stagehold.lifecycle.parts import Parts, TickRules
+from stagehold.lifecycle.retries import RetryRules
 from stagehold.lifecycle.running import Running
 from stagehold.lifecycle.tick import Tick
 from stagehold.lifecycle.visits import Deliver, Visits
@@ -76,16 +77,17 @@ def assemble(
     kept = journal if config.tier else None  # without ticks nobody would ever close a block
     tensors = attach_bytes(config)
     core = Core(config, journal, copies or LaneCopies(*tensors.values()), tensors, at)
-    launches = LaunchRules(core)
-    claims = ClaimRules(core, launches)
-    admission = AdmissionRules(core, launches, claims)
+    retries = RetryRules(core)
+    launches = LaunchRules(core, retries)
+    claims = ClaimRules(core)
+    admission = AdmissionRules(core, retries, launches, claims)
     holds = HoldRules(core)
-    writes = WriteRules(core, launches)
-    breaker = BreakerRules(core, launches)
+    writes = WriteRules(core, retries)
+    breaker = BreakerRules(core, retries)
     link = LinkRules(core)
-    arm = Arming(core, launches)
+    arm = Arming(core, retries)
     rules: dict[str, tuple[Any, object]] = {
-        "request": (REQUEST, Together(launches, claims, admission)),
+        "request": (REQUEST, Together(launches, retries, claims, admission)),
         "hold": (HOLD, holds),
         "write": (WRITE, writes),
         "store": (STORE, breaker),
@@ -101,10 +103,10 @@ def assemble(
     silent = binding.bind(TICK, TickRules(core), None)
     tick = recorded.birth(None, HandleKey("tick", 0, b""))
     offers = Offers(core)
-    phases = Tick(core, launches, holds, writes=writes, offers=offers, breaker=breaker, link=link)
+    phases = Tick(core, retries, holds, writes=writes, offers=offers, breaker=breaker, link=link)
     visits = Visits(core, admission, holds, deliver)
     running = Running(core, admission, offers)
-    parts = Parts(core, launches, holds, visits, running, phases, tick, silent, recorded)
+    parts = Parts(core, retries, holds, visits, running, phases, tick, silent, recorded)
     link.decree = parts.let_go_of_the_store
     return parts
 
@@ -130,16 +132,16 @@ def _bytes(layout: EngineConfig | ComponentConfig, device_pages: int, staging_pa
 class Arming:
     """Starts the clock of a state that was just entered, from the limit that its declaration names."""
 
-    def __init__(self, core: Core, launches: LaunchRules) -> None:
+    def __init__(self, core: Core, retries: RetryRules) -> None:
         self.core = core
-        self.launches = launches
+        self.retries = retries
 
     def of(self, kind: str) -> Callable[[Machine, Deadline], None]:
         """The hook for one machine."""
 
         def arm(m: Machine, deadline: Deadline) -> None:
             if deadline.limit == "retry_interval_ticks":
-                self.launches.pace(m)
+                self.retries.pace(m)
             else:
                 self.core.clock.arm(kind, m, (m.state, deadline.event), self._ticks(m, deadline.limit))
 

@@ -13,8 +13,8 @@ from hashlib import blake2b
 from typing import Any
 
 from stagehold.lifecycle.core import Core
-from stagehold.lifecycle.launch import LaunchRules
 from stagehold.lifecycle.operations import Kind, Operation
+from stagehold.lifecycle.retries import RetryRules
 from stagehold.machines import HandleKey, Machine
 from stagehold.specs.outcomes import Probed, Result, Started
 from stagehold.specs.store import StoreState
@@ -107,9 +107,9 @@ class RoundTrip:
 class BreakerRules:
     """Decisions `result` and `probed`; effects that rest, probe and recover."""
 
-    def __init__(self, core: Core, launches: LaunchRules) -> None:
+    def __init__(self, core: Core, retries: RetryRules) -> None:
         self.core = core
-        self.launches = launches
+        self.retries = retries
         self.trips = RoundTrip(core)
 
     def observe(self, *, fault: bool) -> None:
@@ -183,7 +183,7 @@ class BreakerRules:
         self.core.post(self._wake, m)
 
     def _wake(self, _m: Machine, _arg: Any) -> None:
-        self.launches.recovered()
+        self.retries.recovered()
 
     def close(self, m: Machine, _arg: Any) -> None:
         """The engine goes; a probe in flight is its own operation's business."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stagehold.lifecycle.core import Core
-from stagehold.lifecycle.launch import LaunchRules
 from stagehold.machines import Machine
 from stagehold.specs.hold import HoldState
 from stagehold.specs.outcomes import Evaluate, HoldEnd, Loss
@@ -43,9 +42,8 @@ class Struck:
 class ClaimRules:
     """Decisions `evaluate` and `hold_ended`; effects that end claims."""
 
-    def __init__(self, core: Core, launches: LaunchRules) -> None:
+    def __init__(self, core: Core) -> None:
         self.core = core
-        self.launches = launches
 
     # Decisions
 

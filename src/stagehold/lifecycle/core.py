@@ -112,6 +112,11 @@ class Core(Rooms):
             if number in self.requests:
                 self.requests[number].data.barred = True
 
+    @property
+    def load_full(self) -> bool:
+        """Whether holds want or own as much of staging as they may be launched for."""
+        return self.hold_pages >= self.config.load_limit_pages
+
     # The component that carries the tree
 
     @property

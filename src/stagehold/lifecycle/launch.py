@@ -1,7 +1,7 @@
-"""Launches of *request*: is the store asked, for which pages, and when is it asked again?
+"""Launches of *request*: is the store asked, and for which pages?
 
-A launch looks at the live tree, at what is known of the store, and at the limits; it opens a query or a claim.
-Retries are paced here too: one timer a request, shortened by our own writes and by the store's recovery.
+A launch looks at the live tree, at what is known of the store, and at the limits; it opens a query or a claim. When
+it is tried again stands in `retries.py`.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ from stagehold.cache.components.base import Span
 from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.data import Brought, HoldData, RequestData
 from stagehold.lifecycle.operations import Ends, Kind
+from stagehold.lifecycle.retries import RetryRules
 from stagehold.machines import Machine, SpanKey
 from stagehold.specs.hold import HoldState
 from stagehold.specs.outcomes import Answer, Decline, Launch, PrefetchPolicy, Resolve
-from stagehold.specs.request import RequestState
 
 
 class LaunchRules:
-    """Decisions `launch`, `answer`, `resolve`; effects that ask, claim, and pace."""
+    """Decisions `launch`, `answer`, `resolve`; effects that ask, claim, and give up."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, retries: RetryRules) -> None:
         self.core = core
-        self.untimed: dict[int, None] = {}  # requests in `retry` without a timer, in order of arrival there
-        self.waiting: dict[bytes, dict[int, None]] = {}  # last wanted page key -> requests that a write may wake
+        self.retries = retries
 
     # Decisions
 
@@ -36,7 +35,7 @@ class LaunchRules:
         start = core.live.joint_match(data.chain, data.hit_limit)
         if (data.known_end or data.hit_limit) - start < core.config.threshold_pages:
             return Launch.TOO_SHORT
-        hosted, known = self._hosted_end(data, start), self._is_known(data, start)
+        hosted, known = core.hosted_end(data.chain, start, data.hit_limit), self._is_known(data, start)
         if hosted and not (known and data.known_end > hosted) and not self._consults(data, hosted):
             return Launch.KNOWN
         if core.store_open and not (known and self._is_served(data, start)):
@@ -50,10 +49,11 @@ class LaunchRules:
 
         What host memory has behind it counts as found: the store was asked for what follows.
         """
-        good = max(good, self._hosted_end(m.data, m.data.asked_from) - m.data.asked_from)
+        core, data = self.core, m.data
+        good = max(good, core.hosted_end(data.chain, data.asked_from, data.hit_limit) - data.asked_from)
         if good == 0:
             return Answer.MISS
-        return Answer.HIT if good >= self.core.config.threshold_pages else Answer.BELOW_THRESHOLD
+        return Answer.HIT if good >= core.config.threshold_pages else Answer.BELOW_THRESHOLD
 
     def resolve(self, m: Machine, _arg: Any) -> Resolve:
         """RETRY while an issue is left."""
@@ -62,17 +62,6 @@ class LaunchRules:
     def is_spent(self, m: Machine) -> bool:
         """Whether the request gets no further launch: it has had them all, or its books were found wrong."""
         return m.issues >= self.core.limits.issue_limit or m.data.barred
-
-    def _hosted_end(self, data: RequestData, start: int) -> int:
-        """The end of what host memory has behind the joint match, if it is worth a hold; else 0."""
-        core = self.core
-        if not len(core.host):
-            return 0
-        live = core.live.full_match(data.chain, data.hit_limit)
-        if live < start:
-            return 0
-        end = core.stocks.hosted(data.chain, start, live, data.hit_limit)
-        return end if end - start >= core.config.threshold_pages else 0
 
     def _consults(self, data: RequestData, hosted: int) -> bool:
         """Whether the store is asked for what follows the pages that host memory has.
@@ -104,11 +93,7 @@ class LaunchRules:
             return Decline.ABSENT
         if self.core.ledger.totals["query"] >= self.core.config.query_limit:
             return Decline.QUERY_RATE
-        return Decline.LOAD_LIMIT if self.is_load_full() else None
-
-    def is_load_full(self) -> bool:
-        """Whether holds want or own as much of staging as they may be launched for."""
-        return self.core.hold_pages >= self.core.config.load_limit_pages
+        return Decline.LOAD_LIMIT if self.core.load_full else None
 
     # Effects: asking and claiming
 
@@ -118,7 +103,7 @@ class LaunchRules:
         Of other components it asks for every page at which the hit could end, since a hit ends where all of them do.
         """
         core, data = self.core, m.data
-        self.leave_retry(m)
+        self.retries.leave_retry(m)
         live, start = core.matches(data.chain, data.hit_limit)
         core.live.touch(data.chain, live)
         core.ledger.take("query", m.number, data.namespace)
@@ -143,11 +128,11 @@ class LaunchRules:
 
     def claim(self, m: Machine, _arg: Any) -> int:
         """Open or join the hold of the span that is known, host tier first."""
-        data = m.data
-        live, start = self.core.matches(data.chain, data.hit_limit)
-        self.core.live.touch(data.chain, live)
-        self.leave_retry(m)
-        hosted = self._hosted_end(data, start)
+        core, data = self.core, m.data
+        live, start = core.matches(data.chain, data.hit_limit)
+        core.live.touch(data.chain, live)
+        self.retries.leave_retry(m)
+        hosted = core.hosted_end(data.chain, start, data.hit_limit)
         known = data.known_end if self._is_known(data, start) else 0
         return self._open_claim(m, start, max(hosted, known))
 
@@ -155,7 +140,7 @@ class LaunchRules:
         """Open or join the hold of the span that a lookup has just found."""
         core, data = self.core, m.data
         self.end_query(m)
-        hosted = self._hosted_end(data, data.asked_from)
+        hosted = core.hosted_end(data.chain, data.asked_from, data.hit_limit)
         data.known_end = data.asked_from + good
         self._learn(data)
         data.known_end = max(data.known_end, hosted)
@@ -214,7 +199,7 @@ class LaunchRules:
                 found[name] = span
         return found
 
-    # Effects: answers that give nothing, and pacing
+    # Effects: answers that give nothing
 
     def miss(self, m: Machine, good: int) -> int:
         """Nothing worth fetching is stored now; the record says how many tokens were found."""
@@ -241,13 +226,13 @@ class LaunchRules:
 
     def too_short(self, m: Machine, _arg: Any) -> None:
         """Nothing is missing that is worth a fetch, as long as the tree keeps what it has."""
-        self.leave_retry(m)
+        self.retries.leave_retry(m)
         m.data.covered_end = self.core.live.joint_match(m.data.chain, m.data.hit_limit)
 
     def decline(self, m: Machine, _arg: Any) -> int:
         """The reason goes into the record. What was heard a moment ago counts as if this request had asked."""
         core, data = self.core, m.data
-        self.leave_retry(m)
+        self.retries.leave_retry(m)
         start = core.live.joint_match(data.chain, data.hit_limit)
         reason = self.declined(data, start)
         assert reason is not None
@@ -258,80 +243,4 @@ class LaunchRules:
 
     def store_open(self, m: Machine, _arg: Any) -> None:
         """Wait for the store's recovery."""
-        self.leave_retry(m)
-
-    def due_now(self, m: Machine, _arg: Any) -> None:
-        """The next launch comes before the next admission."""
-        self.core.post(self._send_due, m)
-
-    def _send_due(self, m: Machine, _arg: Any) -> None:
-        self.send_due(m)
-
-    def send_due(self, m: Machine) -> None:
-        """What was armed is consumed by the one event that it sends; nothing, where the request has moved on."""
-        if m.state is RequestState.RETRY:
-            self.leave_retry(m)
-            self.core.steps.request.due(m)
-
-    def pace(self, m: Machine) -> None:
-        """Arm the retry of a request that enters `retry`.
-
-        Nothing is armed while the breaker is open: its recovery sends `due`. Where a write has stored the first
-        missing page since the store was asked, the retry is due at once; else the write of the last one wakes it.
-        """
-        core, data = self.core, m.data
-        interval = core.limits.retry_interval_ticks
-        look_again, data.look_again = data.look_again, False
-        missing = data.chain.page_key(data.missing)
-        learned = not core.store_open and core.beliefs.learned(missing, data.asked_at)
-        if look_again and (learned or self._hosted_end(data, data.asked_from)):
-            core.post(self._send_due, m)
-            return
-        if core.store_open or interval == 0:
-            core.pacing.disarm(m)
-            self.untimed[m.number] = None
-        else:
-            core.pacing.arm("request", m, (RequestState.RETRY, "due"), interval)
-        if not core.store_open:
-            data.wanted = self._wanted_key(data)
-            self.waiting.setdefault(data.wanted, {})[m.number] = None
-
-    def _wanted_key(self, data: RequestData) -> bytes:
-        """The end of what is missing: the last page that a write of ours is bringing, else the last page of all."""
-        beliefs = self.core.beliefs
-        if beliefs.flying:
-            tags = [stock.tag for stock in self.core.stocks][::-1]
-            for page in range(data.hit_limit - 1, data.asked_from - 1, -1):
-                for tag in tags:
-                    if beliefs.in_flight(key := data.chain.page_key(page) + tag):
-                        return key
-        return data.chain.page_key(data.hit_limit - 1)
-
-    def leave_retry(self, m: Machine) -> None:
-        """Clear whatever was armed; called by every effect that may take a request out of `retry`."""
-        self.core.pacing.disarm(m)
-        self.untimed.pop(m.number, None)
-        waiting = self.waiting.get(m.data.wanted)
-        if waiting is not None:
-            waiting.pop(m.number, None)
-            if not waiting:
-                del self.waiting[m.data.wanted]
-
-    def wake(self, keys: list[bytes]) -> None:
-        """Our own write of `keys` was acknowledged: retries that miss just up to one of them are due."""
-        if self.core.store_open:
-            return
-        for key in keys:
-            for number in list(self.waiting.get(key, ())):
-                self.core.post(self._send_due, self.core.requests[number])
-
-    def detached(self) -> None:
-        """No store is asked any more: every retry is due, and finds that."""
-        for m in self.core.requests.values():
-            if m.state is RequestState.RETRY:
-                self.core.post(self._send_due, m)
-
-    def recovered(self) -> None:
-        """The store answers again: every retry without a timer is due."""
-        for number in list(self.untimed):
-            self.core.post(self._send_due, self.core.requests[number])
+        self.retries.leave_retry(m)

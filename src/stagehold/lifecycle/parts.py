@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.holds import HoldRules
-from stagehold.lifecycle.launch import LaunchRules
 from stagehold.lifecycle.ranks.testimony import Divergence
+from stagehold.lifecycle.retries import RetryRules
 from stagehold.lifecycle.running import Running
 from stagehold.lifecycle.tick import Tick
 from stagehold.lifecycle.visits import Visits
@@ -76,7 +76,7 @@ class Parts:
     """What an engine is made of."""
 
     core: Core
-    launches: LaunchRules
+    retries: RetryRules
     holds: HoldRules
     visits: Visits
     running: Running
@@ -101,7 +101,7 @@ class Parts:
     def let_go_of_the_store(self) -> None:
         """The same, and nobody waits to ask the store again."""
         self.drop_all()
-        self.launches.detached()
+        self.retries.detached()
 
     def drop_queued(self) -> None:
         """Every write that has not begun is given up."""

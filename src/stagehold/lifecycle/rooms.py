@@ -38,7 +38,7 @@ class Rooms:
         self.uneven = 0  # exchanges in a row in which not all ranks had the same left
         self.news = 0  # moves when a hold parks, a write queues, or something is given back that they may wait for
 
-    # What the tree holds
+    # What tree and host memory hold
 
     def matches(self, chain: Chain, limit: int) -> tuple[int, int]:
         """Pages of the FULL and of the joint match; one look where no component gates a match."""
@@ -54,6 +54,16 @@ class Rooms:
         """First page that a use at boundary `pages` can read of a component without meeting a hole."""
         spans = self.tree.resident(chain, part.reach(pages), pages, part.name)
         return spans[-1].start if spans and spans[-1].end == pages else pages
+
+    def hosted_end(self, chain: Chain, start: int, limit: int) -> int:
+        """The end of what host memory has behind the joint match `start`, if it is worth a hold; else 0."""
+        if not len(self.host):
+            return 0
+        live = self.live.full_match(chain, limit)
+        if live < start:
+            return 0
+        end = self.stocks.hosted(chain, start, live, limit)
+        return end if end - start >= self.config.threshold_pages else 0
 
     # What may be promised
 

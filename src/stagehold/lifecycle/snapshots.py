@@ -55,7 +55,7 @@ def put_back(parts: Parts, more: tuple[object, ...], snapshot: Snapshot) -> None
 
 
 def _changing(parts: Parts, more: tuple[object, ...]) -> list[object]:
-    return [parts.core, parts.launches, parts.holds, parts.phases, parts.visits, *more]
+    return [parts.core, parts.retries, parts.holds, parts.phases, parts.visits, *more]
 
 
 def _shared(parts: Parts) -> dict[int, Any]:

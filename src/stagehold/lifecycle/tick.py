@@ -15,10 +15,10 @@ from stagehold.lifecycle.breaker import BreakerRules, LinkRules
 from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.facts import TAIL, Agreement, Capacity, Facts, pack
 from stagehold.lifecycle.holds import PASSES_BEFORE_ELDERS_FIRST, HoldRules
-from stagehold.lifecycle.launch import LaunchRules
 from stagehold.lifecycle.offers import Offers
 from stagehold.lifecycle.operations import Kind, Operation
 from stagehold.lifecycle.ranks.testimony import device_digest, start_digest
+from stagehold.lifecycle.retries import RetryRules
 from stagehold.lifecycle.writes import WriteRules
 from stagehold.machines import Block, Machine
 from stagehold.specs.attachment import AttachmentState
@@ -46,7 +46,7 @@ class Tick:
     def __init__(
         self,
         core: Core,
-        launches: LaunchRules,
+        retries: RetryRules,
         holds: HoldRules,
         *,
         writes: WriteRules,
@@ -55,7 +55,7 @@ class Tick:
         link: LinkRules,
     ) -> None:
         self.core = core
-        self.launches = launches
+        self.retries = retries
         self.holds = holds
         self.writes = writes
         self.offers = offers
@@ -202,7 +202,7 @@ class Tick:
                 core.settle()
         for timer in core.pacing.due():
             if core.pacing.applies(timer):
-                self.launches.send_due(core.requests[timer.machine.number])
+                self.retries.send_due(core.requests[timer.machine.number])
                 core.settle()
         if core.link.state is AttachmentState.DRAINING and not core.operations.live:
             core.steps.attachment.drained(core.link)
@@ -247,7 +247,7 @@ class Tick:
         while self.arrivals and core.link.state is not AttachmentState.ATTACHING:
             m = self.arrivals[0]
             if m.state is RequestState.QUEUED:
-                if core.attached and self.launches.is_load_full():
+                if core.attached and core.load_full:
                     return
                 core.steps.request.issue(m)
                 core.settle()

@@ -10,8 +10,8 @@ from typing import Any
 
 from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.data import WriteData
-from stagehold.lifecycle.launch import LaunchRules
 from stagehold.lifecycle.operations import Kind
+from stagehold.lifecycle.retries import RetryRules
 from stagehold.lifecycle.stocks import Stock
 from stagehold.machines import Machine
 from stagehold.specs.outcomes import Copied, HostMode, Offer, PutEnded, Start
@@ -33,9 +33,9 @@ def payload(w: Machine) -> WriteData:
 class WriteRules:
     """Decisions `offer`, `start`, `copied`, `put_ended`; effects that copy, put and free."""
 
-    def __init__(self, core: Core, launches: LaunchRules) -> None:
+    def __init__(self, core: Core, retries: RetryRules) -> None:
         self.core = core
-        self.launches = launches
+        self.retries = retries
 
     def _is_covered(self, data: WriteData) -> bool:
         """Whether what a page needs to be of use is on its way: its parent, or the page that a component belongs to."""
@@ -220,7 +220,7 @@ class WriteRules:
 
     def _acknowledge(self, keys: tuple[bytes, ...]) -> None:
         self.core.beliefs.teach(keys)
-        self.launches.wake(list(keys))
+        self.retries.wake(list(keys))
 
     def back_off(self, w: Machine, good: int) -> int:
         """Try again later, without the pages that were acknowledged; staging is not sat on between tries."""

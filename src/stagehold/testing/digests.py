@@ -22,14 +22,14 @@ def digest_of(parts: Parts) -> bytes:
     core = parts.core
     order = {number: place for place, number in enumerate([*core.requests, *core.holds, *core.writes])}
     left = _timers(core)
-    launches = parts.launches
+    retries = parts.retries
     told = (
         [_request(core, m, order, left) for m in core.requests.values()],
         [_hold(h, order, left) for h in core.holds.values()],
         [_write(core, w, left) for w in core.writes.values()],
         _standing(core, left),
-        _named(launches.untimed, order),
-        [(key, _named(waiting, order)) for key, waiting in sorted(launches.waiting.items())],
+        _named(retries.untimed, order),
+        [(key, _named(waiting, order)) for key, waiting in sorted(retries.waiting.items())],
         _named((m.number for m in parts.phases.arrivals), order),
         _tree(core),
         [(o.kind, order.get(o.owner), o.good, o.place >= 0) for o in core.operations.live.values()],

@@ -66,15 +66,15 @@ def an_order_of_a_set(hand: Hand) -> None:
 @planted
 def a_look_at_the_clock(hand: Hand) -> None:
     """A retry waits until some time has passed, however many ticks that is."""
-    launches, begin = hand.engine._parts.launches, time.monotonic()
-    pace = launches.pace
+    retries, begin = hand.engine._parts.retries, time.monotonic()
+    pace = retries.pace
 
     def by_the_clock(m: Any) -> None:
         pace(m)
         if time.monotonic() > begin:
-            hand.core.post(launches._send_due, m)
+            hand.core.post(retries._send_due, m)
 
-    patch(launches, "pace", by_the_clock)
+    patch(retries, "pace", by_the_clock)
 
 
 @planted

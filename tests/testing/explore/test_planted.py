@@ -10,7 +10,7 @@ import pytest
 from stagehold.cache.holds import Holds
 from stagehold.lifecycle.admission import Delivery
 from stagehold.lifecycle.holds import HoldRules
-from stagehold.lifecycle.launch import LaunchRules
+from stagehold.lifecycle.retries import RetryRules
 from stagehold.lifecycle.visits import Visits
 from stagehold.lifecycle.writes import WriteRules
 from stagehold.specs.outcomes import Fetched
@@ -68,7 +68,7 @@ def a_pin_does_not_follow_a_split(patch: Patch) -> SmallWorld:
 
 def a_retry_is_not_cleared_by_an_abort(patch: Patch) -> SmallWorld:
     """Who has gone still waits for the write of his pages."""
-    real = LaunchRules.leave_retry
+    real = RetryRules.leave_retry
 
     def leave_retry(self, m):
         waiting = dict(self.waiting.get(m.data.wanted, {}))
@@ -76,7 +76,7 @@ def a_retry_is_not_cleared_by_an_abort(patch: Patch) -> SmallWorld:
         if waiting:
             self.waiting[m.data.wanted] = waiting
 
-    patch.setattr(LaunchRules, "leave_retry", leave_retry)
+    patch.setattr(RetryRules, "leave_retry", leave_retry)
     return replace(ALONE, stored=(0,), believed=False, budget=CALM._replace(abort=1))
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from stagehold.cache.keys import Chain
 from stagehold.lifecycle.books import check as balance
 from stagehold.lifecycle.core import Core
-from stagehold.lifecycle.launch import LaunchRules
 from stagehold.lifecycle.operations import Kind
 from stagehold.lifecycle.parts import Parts
+from stagehold.lifecycle.retries import RetryRules
 from stagehold.specs.hold import HoldState
 from stagehold.specs.request import RequestState
 from stagehold.testing.explore.broken import require
@@ -44,7 +44,7 @@ def check(parts: Parts, pair: Pair) -> None:
     check_holds(core, pair, labels)
     check_lent(core)
     check_stands(core, pair)
-    check_armed(core, parts.launches)
+    check_armed(core, parts.retries)
     if not pair.world.budget.lose:
         check_beliefs(core, pair)
 
@@ -129,9 +129,9 @@ def check_stands(core: Core, pair: Pair) -> None:
     require(not states, f"alive are {sorted(states)}, too")
 
 
-def check_armed(core: Core, launches: LaunchRules) -> None:
+def check_armed(core: Core, retries: RetryRules) -> None:
     """Whoever waits for a write, or for the store to heal, is in `retry`."""
-    armed = [*launches.untimed, *(number for waiting in launches.waiting.values() for number in waiting)]
+    armed = [*retries.untimed, *(number for waiting in retries.waiting.values() for number in waiting)]
     states = [core.requests[number].state if number in core.requests else None for number in armed]
     require(set(states) <= {RequestState.RETRY}, f"a retry is armed for requests that are {states}")
 
