@@ -99,6 +99,14 @@ def test_a_bad_store_is_caught(monkeypatch, kind, caught):
     assert caught in check_store("sim:?capacity=256KiB", page_bytes=4096).named(Status.FAILED)
 
 
+def test_a_reason_names_the_verdicts(monkeypatch):
+    """In words, as the page on stores has them."""
+    monkeypatch.setitem(opening._OPENERS, "sim", lambda _: Forgetful(delays=Delays((1, 1), (1, 1), (1, 1))))
+    assert check_store("sim:", page_bytes=4096, checks=CHECKS[:1]).as_dict()["failed"] == {
+        "pages come back as they were put": "batch of 1: MISS",
+    }
+
+
 def test_a_store_that_never_answers_is_caught(monkeypatch):
     """An operation without an end fails the check after its patience."""
     monkeypatch.setattr("stagehold.testing.store_checks.PATIENCE_SECONDS", 0.01)

@@ -97,8 +97,13 @@ class Driver:
         """Put `count` new pages and insist that all were stored."""
         names = self.names(count)
         put = self.run(store, "put", names, self.pages(names))
-        require(put.good == count, f"only {put.good} of {count} pages were stored: {put.verdicts}")
+        require(put.good == count, f"only {put.good} of {count} pages were stored: {told(put)}")
         return names
+
+
+def told(ended: Progress) -> str:
+    """The verdicts by name, in the order of the keys."""
+    return ", ".join(verdict.name for verdict in ended.verdicts) or "nothing"
 
 
 def require(condition: bool, reason: str) -> None:
@@ -116,7 +121,7 @@ def pages_come_back_as_they_were_put(driver: Driver) -> None:
         for count in (1, 7, 64):
             names, out = driver.fill(store, count), driver.blanks(count)
             got = driver.run(store, "get_into", names, out)
-            require(got.verdicts == (Verdict.HIT,) * count, f"batch of {count}: {got.verdicts}")
+            require(got.verdicts == (Verdict.HIT,) * count, f"batch of {count}: {told(got)}")
             require(out == driver.pages(names), f"batch of {count}: bytes differ")
 
 
@@ -137,9 +142,9 @@ def an_absent_page_is_a_plain_miss(driver: Driver) -> None:
     with driver.store() as store:
         names = driver.names(2)
         looked = driver.run(store, "exists", names)
-        require(looked.verdicts == (Verdict.MISS,) * 2, f"exists: {looked.verdicts}")
+        require(looked.verdicts == (Verdict.MISS,) * 2, f"exists: {told(looked)}")
         got = driver.run(store, "get_into", names, driver.blanks(2))
-        require(got.good == 0 and got.verdicts[0] is Verdict.MISS, f"get: {got.verdicts}")
+        require(got.good == 0 and got.verdicts[0] is Verdict.MISS, f"get: {told(got)}")
 
 
 def exists_answers_key_by_key(driver: Driver) -> None:
@@ -147,9 +152,9 @@ def exists_answers_key_by_key(driver: Driver) -> None:
     with driver.store() as store:
         (first, second, last), absent = driver.fill(store, 3), driver.names(1)
         looked = driver.run(store, "exists", [first, second, *absent, last])
-        require(looked.good == 2, f"good is {looked.good} for {looked.verdicts}")
+        require(looked.good == 2, f"good is {looked.good} for {told(looked)}")
         expected = (Verdict.HIT, Verdict.HIT, Verdict.MISS, Verdict.HIT)
-        require(looked.verdicts == expected, f"verdicts {looked.verdicts}")
+        require(looked.verdicts == expected, f"verdicts {told(looked)}")
 
 
 def a_read_is_right_as_far_as_it_says(driver: Driver) -> None:
@@ -159,10 +164,15 @@ def a_read_is_right_as_far_as_it_says(driver: Driver) -> None:
         names = [*head, *driver.names(1), *tail]
         out = driver.blanks(6)
         got = driver.run(store, "get_into", names, out)
-        require(got.good == 3 and got.verdicts[3] is Verdict.MISS, f"{got.verdicts}")
+        require(
+            got.good == 3 and got.verdicts[3] is Verdict.MISS, f"expected three hits, then a miss, found {told(got)}"
+        )
         hits = [index for index, verdict in enumerate(got.verdicts) if verdict is Verdict.HIT]
         require(all(out[i] == driver.page(names[i]) for i in hits), "a hit has the wrong bytes")
-        require(set(got.verdicts[4:]) <= {Verdict.HIT, Verdict.UNREAD}, f"{got.verdicts}")
+        require(
+            set(got.verdicts[4:]) <= {Verdict.HIT, Verdict.UNREAD},
+            f"expected hits or unread pages behind the miss, found {told(got)}",
+        )
 
 
 def a_page_put_twice_is_still_there(driver: Driver) -> None:
@@ -170,7 +180,7 @@ def a_page_put_twice_is_still_there(driver: Driver) -> None:
     with driver.store() as store:
         names, out = driver.fill(store, 2), driver.blanks(2)
         again = driver.run(store, "put", names, driver.pages(names))
-        require(again.verdicts == (Verdict.STORED,) * 2, f"{again.verdicts}")
+        require(again.verdicts == (Verdict.STORED,) * 2, f"second put: {told(again)}")
         require(driver.run(store, "get_into", names, out).good == 2, "the pages are gone")
         require(out == driver.pages(names), "bytes differ")
 
@@ -181,7 +191,7 @@ def a_page_of_another_length_is_no_hit(driver: Driver) -> None:
         for length in (driver.page_bytes // 2, driver.page_bytes * 2):
             names = driver.fill(store, 1)
             got = driver.run(store, "get_into", names, driver.blanks(1, length))
-            require(got.good == 0 and got.verdicts[0] not in GOOD, f"{length} bytes: {got.verdicts}")
+            require(got.good == 0 and got.verdicts[0] not in GOOD, f"{length} bytes: {told(got)}")
 
 
 def a_page_of_another_rank_is_no_hit(driver: Driver) -> None:
@@ -193,7 +203,7 @@ def a_page_of_another_rank_is_no_hit(driver: Driver) -> None:
     for name, layout in zip(names, layouts, strict=True):
         with driver.store(layout) as other:
             got = driver.run(other, "get_into", [name], driver.blanks(1))
-            require(got.good == 0 and got.verdicts[0] not in GOOD, f"{layout}: {got.verdicts}")
+            require(got.good == 0 and got.verdicts[0] not in GOOD, f"{layout}: {told(got)}")
 
 
 def another_handle_sees_the_pages(driver: Driver) -> None:
@@ -261,9 +271,9 @@ def a_damaged_page_is_a_miss_with_its_reason(driver: Driver) -> None:
         names, out = driver.fill(store, 1), driver.blanks(1)
         damage(names[0], driver.page_bytes)
         first = driver.run(store, "get_into", names, out)
-        require(first.verdicts == (Verdict.CORRUPT,), f"first read: {first.verdicts}")
+        require(first.verdicts == (Verdict.CORRUPT,), f"first read: {told(first)}")
         second = driver.run(store, "get_into", names, out)
-        require(second.verdicts == (Verdict.MISS,), f"second read: {second.verdicts}")
+        require(second.verdicts == (Verdict.MISS,), f"second read: {told(second)}")
         driver.run(store, "put", names, driver.pages(names))
         require(driver.run(store, "get_into", names, out).good == 1, "a new put did not replace it")
         require(out == driver.pages(names), "bytes differ")
