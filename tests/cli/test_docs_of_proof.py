@@ -37,7 +37,7 @@ def test_every_command_does_what_it_says(tmp_path: Path, monkeypatch: pytest.Mon
         answers.append(done.stdout)
     shown, walked, searched, soaked = answers
     assert printed == shown
-    assert 500 == orjson.loads(walked)["transitions"]
+    assert 200 == orjson.loads(walked)["transitions"]
     assert len(WORLDS) == len(orjson.loads(searched)["worlds"])
     assert orjson.loads(soaked)["flat"]
 
