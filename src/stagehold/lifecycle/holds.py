@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from stagehold.cache.components.base import Span
+from stagehold.lifecycle import brought
 from stagehold.lifecycle.claims import Ended, Look
 from stagehold.lifecycle.core import Core
-from stagehold.lifecycle.data import Brought, HoldData
+from stagehold.lifecycle.data import HoldData
 from stagehold.lifecycle.operations import Kind
-from stagehold.lifecycle.stocks import Stock
 from stagehold.machines import Machine, SpanKey
 from stagehold.specs.hold import HoldState
 from stagehold.specs.outcomes import Cut, Fetched, HoldEnd, IoCommit, Loss
@@ -61,7 +60,7 @@ class HoldRules:
             return IoCommit.LOST
         if self._is_head_busy(h, look.joint):
             return IoCommit.HEAD_BUSY
-        local = self._is_local(data, look.live)
+        local = brought.is_local(core.stocks, data, look.live)
         if not local and (core.store_open or not core.attached):
             return IoCommit.STORE_OPEN
         anchor = self._anchor(data, look.live)
@@ -74,13 +73,6 @@ class HoldRules:
     def _is_oversize(self, data: HoldData) -> bool:
         """Whether the span could not fit in empty staging. What must be brought of others never exceeds a window."""
         return data.last - data.start > self.core.config.staging_pages
-
-    def _is_local(self, data: HoldData, live: int) -> bool:
-        """Whether the host tiers have all that is to be brought."""
-        stocks = self.core.stocks
-        if not stocks.spine.hosts(data.chain, live, data.last):
-            return False
-        return all(stocks.by_name[name].hosts(data.chain, one.first, data.last) for name, one in data.parts.items())
 
     def _anchor(self, data: HoldData, live: int) -> IoCommit:
         """How the live prefix would be protected: a set-wise charge against the cap, and room for it."""
@@ -96,22 +88,12 @@ class HoldRules:
         return IoCommit.PINNED
 
     def _has_staging(self, h: Machine, pages: int) -> bool:
-        core, data = self.core, h.data
-        kept = self.elder.data if self.elder is not None and self.elder is not h else None
-        free = core.staging_free() - (kept.last - kept.start if kept is not None else 0)
-        if pages > free:
-            return False
-        for name, one in data.parts.items():
-            stock = core.stocks.by_name[name]
-            room = core.staging_free_of(stock)
-            if kept is not None and name in kept.parts:
-                room -= self._units(name, kept.parts[name], kept.last)
-            if self._units(name, one, data.last) > room and core.stocks.part(name).gates:
-                return False
-        return True
+        """Room for `pages` and all that gates a match, beside what is kept for an older hold that was passed too often.
 
-    def _units(self, name: str, one: Brought, last: int) -> int:
-        return self.core.stocks.part(name).units([Span(one.first, last)])
+        What gates nothing may be left out.
+        """
+        kept = self.elder.data if self.elder is not None and self.elder is not h else None
+        return brought.fits(self.core, h.data, pages, kept)
 
     def _is_head_busy(self, h: Machine, live: int) -> bool:
         """Whether a shorter span over the same head is parked, fetching, ready or planned."""
@@ -146,49 +128,19 @@ class HoldRules:
     def fetch(self, h: Machine, look: Look) -> int:
         """Trim the head that the tree holds, take staging and pin, and send the fetch off."""
         core, data = self.core, h.data
-        self._salvage(data)
-        spine = core.stocks.spine
+        brought.salvage(core, data)
         # What host memory has in front is shared, and only the rest fetched.
-        lent = self._lent(data, look.live)
-        data.staging = core.host.borrow(core.keys(data.chain, look.live, lent))
-        data.staging += core.allocate_staging(spine, max(0, data.last - lent))
-        ready = lent - look.live
+        lent = brought.lent(core, data, look.live)
+        names, buffers = brought.take(core, data, look.live, lent)
         detail = self._anchor_at(h, look)
-        names = spine.names(core.keys(data.chain, lent, data.last), core.at)
-        buffers = core.buffers(spine, data.staging[ready:])
-        for stock, one in self._parts(data):
-            keys = self._keys(stock, data, one)
-            one.staging = core.allocate_staging(stock, len(keys))
-            names += stock.names(keys, core.at)
-            buffers += core.buffers(stock, one.staging)
         core.ledger.take("staging", h.number, data.namespace, len(data.staging))
         core.ledger.take("io", h.number, data.namespace)
         operation = core.begin(Kind.FETCH, h.number, lambda n: self._send(n, names, buffers), len(names))
-        operation.ready = operation.good = ready
+        operation.ready = operation.good = ready = lent - look.live
         data.operation = operation.number
         core.fetched_tokens += (len(data.staging) - ready) * core.config.page_size
         core.local_tokens += ready * core.config.page_size
         return detail
-
-    def _lent(self, data: HoldData, live: int) -> int:
-        """The end of the run of pages behind the live prefix that host memory can lend; at least one is fetched."""
-        return self.core.host.reach(data.chain, live, data.last - 1) if live < data.last else live
-
-    def _salvage(self, data: HoldData) -> None:
-        """What gates no match is left out where there is no staging for it: the hold is declared without it."""
-        core = self.core
-        for stock, one in self._parts(data):
-            part = core.stocks.part(stock.name)
-            if not part.gates and self._units(stock.name, one, data.last) > core.staging_free_of(stock):
-                del data.parts[stock.name]
-
-    def _parts(self, data: HoldData) -> list[tuple[Stock, Brought]]:
-        return [(self.core.stocks.by_name[name], one) for name, one in data.parts.items()]
-
-    def _keys(self, stock: Stock, data: HoldData, one: Brought) -> list[bytes]:
-        """Keys of what the hold brings of a component: one for each page, or one for its end."""
-        units = self._units(stock.name, one, data.last)
-        return stock.keys(data.chain, data.last - units, data.last)
 
     def _send(self, number: int, names: list[bytes], buffers: list[Any]) -> None:
         store = self.core.store
@@ -199,9 +151,7 @@ class HoldRules:
         """Every page is in staging already: share them."""
         core, data = self.core, h.data
         detail = self._anchor_at(h, look)
-        data.staging = core.host.borrow(core.keys(data.chain, data.base, data.last))
-        for stock, one in self._parts(data):
-            one.staging = stock.host.borrow(self._keys(stock, data, one))
+        brought.borrow(core.stocks, data)
         core.ledger.take("staging", h.number, data.namespace, len(data.staging))
         core.local_tokens += len(data.staging) * core.config.page_size
         return detail
@@ -254,10 +204,7 @@ class HoldRules:
     def _forget(self, h: Machine, good: int) -> None:
         """Beliefs and known ends beyond the first `good` pages that were asked for were wrong."""
         core, data = self.core, h.data
-        keys = core.keys(data.chain, data.base, data.last)
-        for stock, one in self._parts(data):
-            keys += self._keys(stock, data, one)
-        core.beliefs.unteach(keys[good:])
+        core.beliefs.unteach(brought.all_keys(core.stocks, data)[good:])
         for number in data.claims:
             core.requests[number].data.known_end = 0 if data.parts else data.base + good
 
@@ -365,24 +312,11 @@ class HoldRules:
         core.clock.disarm(h)
         if data.units and core.ledger.give("staging", h.number):
             keep = h.state in (HoldState.READY, HoldState.PLANNED, HoldState.LOADING)
-            front = data.chain.page_key(data.base - 1) if data.base else b""
-            keys = core.keys(data.chain, data.base, data.last)
-            self._give_staging(core.stocks.spine, keys, data.staging, keep=keep, front=front)
-            for stock, one in self._parts(data):
-                self._give_staging(stock, self._keys(stock, data, one), one.staging, keep=keep)
-        data.staging = []
-        data.parts = {}
+            brought.give_back(core, data, keep=keep)
+        data.staging, data.parts = [], {}
         core.news += 1
         if not data.claims:
             core.holds.pop(h.number, None)
-
-    def _give_staging(
-        self, stock: Stock, keys: list[bytes], pages: list[int], *, keep: bool, front: bytes = b""
-    ) -> None:
-        if keep:
-            self.core.keep_staging(stock, keys, pages, before=front)
-        else:
-            self.core.free_staging(stock, pages)
 
     # Claimants
 
