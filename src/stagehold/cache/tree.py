@@ -1,9 +1,9 @@
 """The live tree: which prefixes the device pools hold now, and what goes first.
 
-The face of the wing for the lifecycle; the part of it that protects stands in `protection`. What `insert` takes belongs to the tree until it is evicted or
-flushed back into its pool. Never allocates a slot, never moves a byte, reads no clock. Queries said to be
-read-only touch no recency and split nothing. Positions are pages from the root of a chain; a prefix is
-named by chain and length.
+The face of the wing for the lifecycle; the part of it that protects stands in `protection`. What `insert` takes
+belongs to the tree until it is evicted or flushed back into its pool. Never allocates a slot, never moves a byte,
+reads no clock. Queries said to be read-only touch no recency and split nothing. Positions are pages from the root of
+a chain; a prefix is named by chain and length.
 """
 
 from __future__ import annotations
