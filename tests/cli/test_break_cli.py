@@ -154,3 +154,66 @@ def test_a_bench_of_a_store_that_fails_says_how() -> None:
     """The URL, the call and the verdict, in one line."""
     done = run("store", "bench", "sim:?fail=1")
     assert (2, "stagehold: sim:?fail=1: put: FAILED for page 0\n") == (done.exit_code, done.stderr)
+
+
+WRONG_RUNS = {
+    "ttft_ms": 5,
+    "ttft_ms_sorted": ["soon"],
+    "slowest": {"request": "a"},
+    "losses": [1],
+    "series": {"seconds": ["x"]},
+}
+
+
+@pytest.mark.parametrize(("field", "value"), WRONG_RUNS.items(), ids=WRONG_RUNS)
+def test_a_run_of_the_wrong_form_is_refused_by_its_field(field: str, value: Any, tmp_path: Path) -> None:
+    """One line, and no page."""
+    names = ("requests", "prompt_tokens", "ideal_hit_tokens", "device_hit_tokens", "store_hit_tokens")
+    given, page = tmp_path / "run.json", tmp_path / "report.html"
+    given.write_bytes(orjson.dumps({**dict.fromkeys(names, 1), field: value}))
+    done = run("report", given, "--out", page)
+    assert (2, False) == (done.exit_code, page.exists())
+    assert done.stderr.startswith(f"stagehold: {given}: expected `{field}`")
+
+
+def test_a_title_that_no_file_can_hold_is_refused(tmp_path: Path) -> None:
+    """It comes from bytes on the command line that are no UTF-8."""
+    given = tmp_path / "run.json"
+    assert 0 == run("simulate", "--requests", 1, "--scale", 8, "--out", given).exit_code
+    done = run("report", given, "--out", tmp_path / "report.html", "--title", "\udcff")
+    assert (2, True) == (done.exit_code, done.stderr.startswith("stagehold: --title"))
+
+
+WRONG_SIMULATIONS: dict[str, tuple[tuple[str, ...], str]] = {
+    "endless steps": (("--step-ms", "inf"), "--step-ms"),
+    "steps beyond any clock": (("--step-ms", "1e300"), "--step-ms"),
+    "an endless store": (("--store-gb", "inf"), "--store-gb"),
+    "an endless link": (("--store-gbps", "inf"), "--store-gbps"),
+    "an endless wait": (("--store-latency-ms", "9" * 400), "--store-latency-ms"),
+    "more pages than memory": (("--device-pages", "999999999999999"), "--device-pages"),
+    "more staging than memory": (("--staging-pages", "999999999999999"), "--staging-pages"),
+    "two files in one": (("--out", "same", "--audit", "./same"), "expected another file than the audit log"),
+}
+
+
+@pytest.mark.parametrize(("options", "says"), WRONG_SIMULATIONS.values(), ids=WRONG_SIMULATIONS)
+def test_a_simulation_that_cannot_be_is_refused_by_its_option(
+    trace: Path, options: tuple[str, ...], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it begins; nothing is written."""
+    monkeypatch.chdir(trace.parent)
+    done = run("simulate", "--trace", trace, *options)
+    assert (2, [trace]) == (done.exit_code, list(trace.parent.iterdir()))
+    assert says in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a Linux device")
+def test_a_full_disk_is_said_of_a_run_and_of_a_page(trace: Path, tmp_path: Path) -> None:
+    """By its name, too."""
+    full = (2, "stagehold: /dev/full: No space left on device\n")
+    done = run("simulate", "--trace", trace, "--out", "/dev/full")
+    assert full == (done.exit_code, done.stderr)
+    given = tmp_path / "run.json"
+    run("simulate", "--trace", trace, "--out", given)
+    done = run("report", given, "--out", "/dev/full")
+    assert full == (done.exit_code, done.stderr)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stagehold.cli.errors import BadInput, refuse_overwriting
+from stagehold.cli.errors import BadInput, refuse_overwriting, write_out
 
 if TYPE_CHECKING:
     from stagehold.lab.reports.page import Extra
@@ -33,7 +33,7 @@ def report(
     heat: Annotated[bool, typer.Option(help="Draw the machines of runs whose audit log is there.")] = True,
 ) -> None:
     """Write one HTML page about some runs; the first is what the others are compared with."""
-    from stagehold.lab.reports.page import write_report
+    from stagehold.lab.reports.page import page
     from stagehold.lab.reports.run import RunError, read_run
 
     for path in runs:
@@ -43,7 +43,11 @@ def report(
     except RunError as error:
         raise BadInput(str(error)) from error
     extras = [extra for run in found for extra in _machines(run)] if heat else []
-    write_report(out, found, title=title, extras=extras)
+    try:
+        written = page(found, title=title, extras=extras).encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(f"--title {title!r}: expected text that UTF-8 can write") from error
+    write_out(out, written)
     typer.echo(f"{len(found)} runs on {out}")
 
 

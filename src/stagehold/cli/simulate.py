@@ -6,13 +6,14 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 import typer
 
-from stagehold.cli.errors import BadInput, refuse_overwriting
+from stagehold.cli.errors import BadInput, refuse_overwriting, write_out
 from stagehold.cli.replay import progress_bar
 from stagehold.cli.trace import FORMATS, chosen_format
 from stagehold.lab.virtual_costs import AcceleratorName, CostModel, ModelName, device_tokens, measured, preset
@@ -20,6 +21,11 @@ from stagehold.specs.outcomes import HostMode
 
 if TYPE_CHECKING:
     from stagehold.lab.simulate import SimulationOptions
+
+MOST_PAGES = 100_000_000
+"""Of either tier: each costs some tens of bytes here, whatever it stands for."""
+
+MOST_LATENCY_MS = 1e6
 
 
 def simulate(
@@ -31,20 +37,30 @@ def simulate(
     model: Annotated[ModelName, typer.Option(help="Model whose sizes are used.")] = ModelName.LLAMA_3_1_8B,
     accelerator: Annotated[AcceleratorName, typer.Option(help="What it runs on.")] = AcceleratorName.H100,
     accelerators: Annotated[int, typer.Option(min=1, max=1024, help="How many of them share every layer.")] = 4,
-    prefill_rate: Annotated[float | None, typer.Option(min=0.001, help="Prompt tokens a second, instead.")] = None,
-    step_ms: Annotated[float | None, typer.Option(min=0.000001, help="Milliseconds of a decode step, instead.")] = None,
+    prefill_rate: Annotated[
+        float | None, typer.Option(min=1, max=1e12, help="Prompt tokens a second, instead.")
+    ] = None,
+    step_ms: Annotated[
+        float | None, typer.Option(min=0.000001, max=1e5, help="Milliseconds of a decode step, instead.")
+    ] = None,
     calibrate: Annotated[
         bool, typer.Option("--calibrate", help="Measure both here; sizes stay those of --model.")
     ] = False,
     mode: Annotated[HostMode, typer.Option(help="What host memory is.")] = HostMode.BUFFER_ONLY,
     tier: Annotated[bool, typer.Option(help="Host memory and a store; without them there is the device pool.")] = True,
     page_size: Annotated[int, typer.Option(min=1, max=4096, help="Tokens in a page.")] = 64,
-    device_pages: Annotated[int, typer.Option(min=0, help="Pages on the device; 0: what fits beside the weights.")] = 0,
-    staging_pages: Annotated[int, typer.Option(min=0, help="Pages of host memory; 0: 1.2 x or 2 x the pool.")] = 0,
+    device_pages: Annotated[
+        int, typer.Option(min=0, max=MOST_PAGES, help="Pages on the device; 0: what fits beside the weights.")
+    ] = 0,
+    staging_pages: Annotated[
+        int, typer.Option(min=0, max=MOST_PAGES, help="Pages of host memory; 0: 1.2 x or 2 x the pool.")
+    ] = 0,
     token_budget: Annotated[int, typer.Option(min=1, help="Tokens that one pass may compute.")] = 2048,
-    store_gbps: Annotated[float, typer.Option(min=0.001, help="GB a second between server and store.")] = 20,
+    store_gbps: Annotated[float, typer.Option(min=0.001, max=1e6, help="GB a second between server and store.")] = 20,
     store_latency_ms: Annotated[str, typer.Option(help="Least and most of an operation.")] = "0.5-2",
-    store_gb: Annotated[float, typer.Option(min=0, help="Capacity of the store in GB; 0: it keeps everything.")] = 0,
+    store_gb: Annotated[
+        float, typer.Option(min=0, max=1e9, help="Capacity of the store in GB; 0: it keeps everything.")
+    ] = 0,
     retries: Annotated[int | None, typer.Option(min=0, help="Most launches after the first.")] = None,
     pin_fraction: Annotated[float, typer.Option(min=0, max=1, help="Part of the pool that pins may hold.")] = 0.5,
     seed: Annotated[int, typer.Option(help="Draws the store's delays.")] = 0,
@@ -81,7 +97,7 @@ def simulate(
         tier=tier,
         token_budget=token_budget,
         link=LinkSpeed(store_gbps * 1e9, _span(store_latency_ms)),
-        store_bytes=round(store_gb * 1e9),
+        store_bytes=ceil(store_gb * 1e9),
         limits=Limits() if retries is None else Limits(retry_max_reissues=retries),
         pin_fraction=pin_fraction,
         seed=seed,
@@ -91,6 +107,8 @@ def simulate(
     for option, path in (("--audit", audit), ("--out", out)):
         if path is not None:
             refuse_overwriting(option, path, options.trace)
+    if audit is not None and out is not None and audit.resolve() == out.resolve():
+        raise BadInput(f"--out {out}: expected another file than the audit log")
     _run(options, out, as_json=as_json)
 
 
@@ -110,8 +128,7 @@ def _run(options: SimulationOptions, out: Path | None, *, as_json: bool) -> None
         raise BadInput(str(error)) from error
     found = figures(simulation, samples)
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_bytes(orjson.dumps(whole(simulation, samples)))
+        write_out(out, orjson.dumps(whole(simulation, samples)))
     if as_json:
         typer.echo(orjson.dumps(found).decode())
     else:
@@ -127,8 +144,8 @@ def _span(text: str) -> tuple[float, float]:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(?:-(\d+(?:\.\d+)?))?", text)
     least = float(found[1]) if found else 0.0
     most = float(found[2]) if found and found[2] else least
-    if not found or most < least:
-        raise BadInput(f"--store-latency-ms {text}: expected milliseconds such as 1 or 0.5-2")
+    if not found or not least <= most <= MOST_LATENCY_MS:
+        raise BadInput(f"--store-latency-ms {text}: expected milliseconds such as 1 or 0.5-2, at most 1,000,000")
     return least, most
 
 

@@ -6,7 +6,7 @@ the figures; whoever has other runs makes an object with the same names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,27 @@ def as_run(name: str, found: object, place: str = "") -> Run:
     losses = found.get("losses", {})
     if not isinstance(losses, dict) or not all(type(tokens) is int for tokens in losses.values()):
         raise RunError(place, "`losses`, tokens by reason", losses)
+    _refuse_what_cannot_be_shown(place, found)
     return Run(name, found, _columns(place, found.get("series") or {}))
+
+
+def _refuse_what_cannot_be_shown(place: str, found: Mapping[str, Any]) -> None:
+    """Times and slowest requests need not be there, but are of one form."""
+    waits, times, slowest = (found.get(name) for name in ("ttft_ms", "ttft_ms_sorted", "slowest"))
+    if waits and not (isinstance(waits, dict) and _numbers(waits.values())):
+        raise RunError(place, "`ttft_ms`, milliseconds by rank", waits)
+    if times and not (isinstance(times, list) and _numbers(times)):
+        raise RunError(place, "`ttft_ms_sorted`, a list of milliseconds", times)
+    if slowest and not (isinstance(slowest, list) and all(map(_is_request, slowest))):
+        raise RunError(place, "`slowest`, a list of requests with their numbers", slowest)
+
+
+def _is_request(row: object) -> bool:
+    return isinstance(row, dict) and _numbers(value for name, value in row.items() if name != "request")
+
+
+def _numbers(values: Iterable[object]) -> bool:
+    return all(isinstance(value, int | float) for value in values)
 
 
 def _columns(place: str, series: object) -> dict[str, list[float]]:
