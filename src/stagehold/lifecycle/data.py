@@ -51,7 +51,7 @@ class Admission:
     """What `commit` gave. `slots` holds one page slot for each page of the hit prefix, in order.
 
     `extend_tokens` is what this pass computes of the prompt, after the hit: at most the budget of `select`. What the
-    prompt has beyond both is for later passes, each with an `extend` of its own.
+    prompt has beyond both is for later passes, each with an `extend` of its own. It may be more than `chunk_tokens`.
     """
 
     handle: Handle

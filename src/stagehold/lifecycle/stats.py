@@ -34,7 +34,8 @@ NEVER = Count(0, 0)
 class Stats:
     """Figures since the start of the engine, up to now; tokens unless the name says otherwise.
 
-    `counters` has every row that was taken, by `machine_event_outcome`; `declines` counts launches by reason.
+    `counters` has every row that was taken, by `machine_event_outcome`; `state_entries` counts by `machine.state`, and
+    `declines` launches by reason.
     Every offered page is refused, stored or dropped, was evicted unwritten, or is one of the backlog; pages of other
     components count like those of FULL. `backlog_age` is how many ticks the oldest write has been pending. What waits
     for a write-back policy was not offered yet: `held_back_pages`, of which some are evicted first. `kept_pages` are in
