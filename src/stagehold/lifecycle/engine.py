@@ -126,7 +126,10 @@ class Engine:
 
     @exclusive
     def arrive(self, rid: str, tokens: ArrayLike, namespace: Namespace, max_new_tokens: int) -> Handle:
-        """A request: `tokens` are its prompt's ids (1-D, integers in [0, 2**32)). It is launched in the next tick."""
+        """A request: `tokens` are its prompt's ids (1-D, integers in [0, 2**32)). It is launched in the next tick.
+
+        One that is selected before that is admitted with what the device has; the store is not asked.
+        """
         self._must_be_open("arrive")
         chain = inputs.prompt(rid, tokens, namespace, self.config.page_size)
         max_new_tokens = inputs.whole(f"arrive {rid!r}", "max_new_tokens", max_new_tokens)
@@ -194,7 +197,10 @@ class Engine:
 
     @exclusive
     def retract(self, handle: Handle) -> Handle:
-        """Take the slots back; what was published stays. The next attempt, under its new handle, starts in `queued`."""
+        """Take the slots back; what was published stays. The next attempt, under its new handle, starts in `queued`.
+
+        Its prompt is every token known so far, those given to `extend` included; the rest is what it may still answer.
+        """
         m = self._roster.committed(handle, "retract")
         data: RequestData = m.data
         left = data.max_new_tokens - (data.chain.n_tokens - data.prompt_tokens)
