@@ -70,7 +70,7 @@ def test_answers_are_the_same_with_and_without_the_tier(tmp_path: Path, served: 
     assert found[0] == found[1] == found[2]
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma3"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_pool_that_cannot_hold_all_still_gives_every_bit(
     family: str, tmp_path: Path, served: Any, reference: Any
 ) -> None:
