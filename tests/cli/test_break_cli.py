@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -217,3 +218,28 @@ def test_a_full_disk_is_said_of_a_run_and_of_a_page(trace: Path, tmp_path: Path)
     run("simulate", "--trace", trace, "--out", given)
     done = run("report", given, "--out", "/dev/full")
     assert full == (done.exit_code, done.stderr)
+
+
+def test_a_conversion_writes_to_a_pipe_and_leaves_it_one(trace: Path, tmp_path: Path) -> None:
+    """What is no file is not put aside for one: a device would be gone from the machine."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    done = run("trace", "convert", trace, pipe)
+    assert (0, True) == (done.exit_code, pipe.is_fifo())
+    reader.join(timeout=10)
+    assert [2] == [len(raw.splitlines()) for raw in read]
+
+
+def test_a_conversion_touches_no_file_but_its_own(trace: Path) -> None:
+    """Neither its source under a name like that of an unfinished file, nor a link to where it writes."""
+    source, target, link = (trace.with_name(name) for name in ("new.jsonl.part", "new.jsonl", "link.jsonl"))
+    source.write_bytes(trace.read_bytes())
+    link.symlink_to(target)
+    for out in (target, link):
+        done = run("trace", "convert", source, out)
+        assert (0, trace.read_bytes()) == (done.exit_code, source.read_bytes())
+    assert (True, 2) == (link.is_symlink(), len(target.read_bytes().splitlines()))
+    assert {source, target, link, trace} == set(trace.parent.iterdir())

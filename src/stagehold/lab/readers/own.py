@@ -10,8 +10,9 @@ from __future__ import annotations
 import gzip
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from os import getpid
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -51,15 +52,26 @@ def _header(lines: Lines, record: fields.Fields) -> int:
 def write(requests: Iterable[TraceRequest], path: Path) -> int:
     """Write a trace to `path`, gzip where its name ends so; returns how many requests.
 
-    The file appears when it is whole. `TraceError` where the requests' blocks are not all of one size: a file has one.
+    The file appears when it is whole; what is no file, as a pipe or a device, is written to as it stands.
+    `TraceError` where the requests' blocks are not all of one size: a file has one.
     """
-    part = path.with_name(path.name + ".part")
+    if path.exists() and not path.is_file():
+        return _fill(requests, path, "wb", path)
+    part = path.with_name(f"{path.name}.{getpid()}.part")
     try:
-        with gzip.open(part, "wb") if path.suffix == ".gz" else part.open("wb") as out:
-            written = sum(out.write(line) > 0 for line in _lines(requests, path))
-        part.replace(path)
-    finally:
+        written = _fill(requests, part, "xb", path)
+        part.replace(path.resolve())
+    except FileExistsError:
+        raise  # somebody else's file lies there
+    except BaseException:
         part.unlink(missing_ok=True)
+        raise
+    return written
+
+
+def _fill(requests: Iterable[TraceRequest], target: Path, mode: Literal["wb", "xb"], named: Path) -> int:
+    with gzip.open(target, mode) if named.suffix == ".gz" else target.open(mode) as out:
+        written = sum(out.write(line) > 0 for line in _lines(requests, named))
     return max(0, written - 1)
 
 
