@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stagehold.cache.keys import Chain, Namespace, RankCoordinates
     from stagehold.lifecycle.data import Admission, Extension, Handle, NoRoom, Plan, Skip
-    from stagehold.lifecycle.engine import Engine
     from stagehold.lifecycle.drain import Drained
+    from stagehold.lifecycle.engine import Engine
     from stagehold.lifecycle.errors import (
         Diverged,
         InvariantBroken,

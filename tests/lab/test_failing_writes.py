@@ -1,4 +1,4 @@
-"""A store that fails one put in five, at a random page: no wrong byte, no false belief, an end for every offered token."""
+"""A store that fails one put in five, at a random page: no wrong byte, no false belief, an end for each token."""
 
 from __future__ import annotations
 

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 def replay(
     *,
-    trace: Annotated[
-        Path | None, typer.Option(help="Trace file of any format; the shipped one if left out.")
-    ] = None,
+    trace: Annotated[Path | None, typer.Option(help="Trace file of any format; the shipped one if left out.")] = None,
     requests: Annotated[int, typer.Option(min=1, max=10**9, help="How many of the trace's requests.")] = 500,
     mode: Annotated[HostMode, typer.Option(help="What host memory is.")] = HostMode.BUFFER_ONLY,
     modes: Annotated[bool, typer.Option("--modes", help="Both modes in turn, with equal host memory.")] = False,

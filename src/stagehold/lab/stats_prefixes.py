@@ -43,7 +43,8 @@ def page_words(tokens: npt.NDArray[np.uint32], page_size: int) -> Words:
     """One word for the content of each whole page of `tokens`."""
     whole = len(tokens) // page_size
     places = np.arange(page_size, dtype=np.uint64) << np.uint64(32)
-    return scramble(tokens[: whole * page_size].reshape(whole, page_size) + places).sum(axis=1, dtype=np.uint64)
+    words: Words = scramble(tokens[: whole * page_size].reshape(whole, page_size) + places).sum(axis=1, dtype=np.uint64)
+    return words
 
 
 @dataclass(frozen=True, slots=True)
