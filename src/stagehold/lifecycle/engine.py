@@ -33,10 +33,8 @@ from stagehold.lifecycle.visits import Deliver, deliver_all
 from stagehold.machines import Block, Machine, Sink
 from stagehold.specs.attachment import AttachmentState
 from stagehold.specs.config import EngineConfig
-from stagehold.specs.hold import HoldState
 from stagehold.specs.request import RequestState
 from stagehold.specs.tick import TickState
-from stagehold.specs.write import WriteState
 
 MID_PASS = (TickState.POLLING, TickState.APPLYING, TickState.TIMING, TickState.ISSUING)
 """Where the tick stands between calls only if one was cut short."""
@@ -228,28 +226,13 @@ class Engine:
 
     def _attach(self, store: Store) -> None:
         self._must_have_a_tier("attach")
-        core, store = self._parts.core, inputs.usable("attach", store)
-        if core.quarantined:
-            raise Misuse("attach: the ranks recorded different things, and go on without a store; start them anew")
-        if core.link.state is not AttachmentState.DETACHED:
-            raise Misuse(f"attach: a store is {core.link.state.name.lower()}; detach it and tick until it is detached")
-        if core.store is not None and core.store is not store:
-            core.former.append(core.store)
-        core.former = [former for former in core.former if former is not store]
-        core.store = store
-        core.beliefs.forget()
-        core.steps.attachment.attach(core.link)
-        core.settle()
+        self._parts.attach(inputs.usable("attach", store))
 
     @exclusive
     def detach(self) -> None:
         """Stop using the store: holds and writes are dropped at once, their IO runs out over the next ticks."""
         self._refuse_visits("detach")
-        core = self._parts.core
-        if core.link.state not in (AttachmentState.ATTACHING, AttachmentState.ATTACHED):
-            raise Misuse(f"detach: no store is in use, the link is {core.link.state.name.lower()}")
-        core.steps.attachment.detach(core.link)
-        core.settle()
+        self._parts.detach()
 
     @property
     def attachment(self) -> AttachmentState:
@@ -262,16 +245,7 @@ class Engine:
     def flush(self) -> None:
         """Drop holds and queued writes, and empty the tree. Refused while anything runs, loads or copies."""
         self._refuse_visits("flush")
-        core = self._parts.core
-        loading = sum(h.state is HoldState.LOADING for h in core.holds.values())
-        copying = sum(w.state is WriteState.COPYING for w in core.writes.values())
-        if core.committed or loading or copying:
-            busy = f"{core.committed} requests are committed, {loading} holds load, {copying} writes copy"
-            raise Misuse(f"flush: {busy}; wait for their end")
-        self._parts.drop_all()
-        core.settle()
-        core.tree.flush()
-        core.stocks.flush_hosts()
+        self._parts.flush()
 
     @exclusive
     def drain(self, ticks: int, pause: Callable[[], None] | None = None) -> Drained:
@@ -302,17 +276,9 @@ class Engine:
             self._parts.take_apart()
 
     def _end_everything(self) -> None:
-        core, parts = self._parts.core, self._parts
         for m in list(self._roster.alive.values()):
-            self._end(m, core.steps.request.abort)
-        parts.drop_all()
-        core.settle()
-        core.steps.attachment.close(core.link)
-        core.settle()
-        parts.phases.close_stores()
-        parts.run_out()
-        core.stocks.flush_hosts()
-        parts.stop()
+            self._end(m, self._parts.core.steps.request.abort)
+        self._parts.end()
         self._passes.check()
 
     def _must_be_open(self, call: str) -> None:

@@ -1,4 +1,4 @@
-"""What an engine is made of, and the acts in which more than one part has a share: drop, run out, stop.
+"""What an engine is made of, and the acts in which more than one part has a share: attach, flush, drop, end.
 
 Owns the rules of *tick*, whose two steppers it holds. It is put together in `assembly`, and decides nothing that the
 rules of another machine decide.
@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from stagehold.cache.stores.protocol import Store
 from stagehold.lifecycle.core import Core
+from stagehold.lifecycle.errors import Misuse
 from stagehold.lifecycle.holds import HoldRules
 from stagehold.lifecycle.ranks.testimony import Divergence
 from stagehold.lifecycle.retries import RetryRules
@@ -23,6 +25,9 @@ from stagehold.specs.outcomes import Agreed, DivergencePolicy
 from stagehold.specs.request import RequestState
 from stagehold.specs.tick import TickState
 from stagehold.specs.write import WriteState
+
+IN_USE = (AttachmentState.ATTACHING, AttachmentState.ATTACHED)
+"""Where the link stands while a store is in use."""
 
 
 class Compared(NamedTuple):
@@ -61,7 +66,7 @@ class TickRules:
         for m in self.core.requests.values():
             if m.state is RequestState.LOOKUP:
                 self.core.post(self._give_up, m)
-        if self.core.link.state in (AttachmentState.ATTACHING, AttachmentState.ATTACHED):
+        if self.core.link.state in IN_USE:
             self.core.post(self.core.steps.attachment.detach, self.core.link)
 
     def _give_up(self, m: Machine, _arg: Any) -> None:
@@ -84,6 +89,46 @@ class Parts:
     tick: Machine
     silent: Stepper  # steps the ordinary pass, which leaves no record
     recorded: Stepper  # steps what stops a pass, or changes what it does
+
+    # The store
+
+    def attach(self, store: Store) -> None:
+        """Use `store` from now on; one that it replaces is closed once nothing of it is in flight."""
+        core = self.core
+        if core.quarantined:
+            raise Misuse("attach: the ranks recorded different things, and go on without a store; start them anew")
+        if core.link.state is not AttachmentState.DETACHED:
+            raise Misuse(f"attach: a store is {core.link.state.name.lower()}; detach it and tick until it is detached")
+        if core.store is not None and core.store is not store:
+            core.former.append(core.store)
+        core.former = [former for former in core.former if former is not store]
+        core.store = store
+        core.beliefs.forget()
+        core.steps.attachment.attach(core.link)
+        core.settle()
+
+    def detach(self) -> None:
+        """Stop using the store; refused where none is in use."""
+        core = self.core
+        if core.link.state not in IN_USE:
+            raise Misuse(f"detach: no store is in use, the link is {core.link.state.name.lower()}")
+        core.steps.attachment.detach(core.link)
+        core.settle()
+
+    # Letting go
+
+    def flush(self) -> None:
+        """Nothing is kept, neither on the device nor in host memory; refused while anything runs, loads or copies."""
+        core = self.core
+        loading = sum(h.state is HoldState.LOADING for h in core.holds.values())
+        copying = sum(w.state is WriteState.COPYING for w in core.writes.values())
+        if core.committed or loading or copying:
+            busy = f"{core.committed} requests are committed, {loading} holds load, {copying} writes copy"
+            raise Misuse(f"flush: {busy}; wait for their end")
+        self.drop_all()
+        core.settle()
+        core.tree.flush()
+        core.stocks.flush_hosts()
 
     def drop_all(self) -> None:
         """Every hold and write that is not bound to an IO is told to stop."""
@@ -110,6 +155,20 @@ class Parts:
             if w.state is WriteState.QUEUED:
                 core.steps.write.drop(w)
                 core.settle()
+
+    # The end
+
+    def end(self) -> None:
+        """Every request has gone: end the rest, close the stores, and wait for all IO."""
+        core = self.core
+        self.drop_all()
+        core.settle()
+        core.steps.attachment.close(core.link)
+        core.settle()
+        self.phases.close_stores()
+        self.run_out()
+        core.stocks.flush_hosts()
+        self.stop()
 
     def run_out(self) -> None:
         """The store is closed, so every IO has ended: give its buffers back, by operation number."""
