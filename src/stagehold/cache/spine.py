@@ -215,7 +215,6 @@ class Spine:
     def bared(self, component: str, node: Node) -> None:
         """Note that a component's slots at a node are about to go while the node stays."""
         self.changes += 1
-        self.changes += 1
         if self.moves is not None:
             self.moves.emptied(node, component)
         if self.log is not None:
@@ -223,7 +222,6 @@ class Spine:
 
     def filled(self, component: str, node: Node) -> None:
         """Note that a component's slots have come to a node that had none."""
-        self.changes += 1
         self.changes += 1
         if self.moves is not None:
             self.moves.step(node, component, "attach")
