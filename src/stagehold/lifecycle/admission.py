@@ -47,16 +47,26 @@ class AdmissionRules:
 
     def fits(self, data: RequestData, hit: int) -> bool:
         """Whether the request can be promised all that it may take behind a hit of `hit` pages, which it locks."""
+        return self._has_room(data, hit, hit)
+
+    def _fits_spliced(self, data: RequestData, hold: HoldData, live: int) -> bool:
+        """The same with the hold spliced, for every pool that the splice touches."""
+        return self._has_room(data, min(live, hold.last), hold.last, hold)
+
+    def _has_room(self, data: RequestData, live: int, hit: int, hold: HoldData | None = None) -> bool:
+        """Room to lock `live` pages and promise what is behind them, where the hit will be `hit` pages."""
         core = self.core
-        cost = core.live.protect_cost(data.chain, hit)
-        if self.pages_in_all(data) - hit + cost > core.room():
+        cost = core.live.protect_cost(data.chain, live)
+        if self.pages_in_all(data) - live + cost > core.room():
             return False
-        return all(
-            core.stocks.part(stock.name).fits(
-                self._reservation(stock, data, hit) + core.window_cost(stock, data.chain, hit), core.room_of(stock)
-            )
-            for stock in core.stocks.others
-        )
+        for stock in core.stocks.others:
+            part = core.stocks.part(stock.name)
+            need = self._reservation(stock, data, hit) + core.window_cost(stock, data.chain, live)
+            if hold is not None:
+                need += part.units(splicing.lacking(core, hold, stock.name))
+            if not part.fits(need, core.room_of(stock)):
+                return False
+        return True
 
     def _reservation(self, stock: Stock, data: RequestData, hit: int) -> int:
         """Slots of another component that a request behind `hit` pages may newly occupy, at its peak."""
@@ -64,21 +74,6 @@ class AdmissionRules:
         prompt = -(-data.prompt_tokens // config.page_size)
         new = self.pages_in_all(data) - prompt
         return self.core.stocks.part(stock.name).reservation(max(0, prompt - hit), new, config.chunk_pages)
-
-    def _fits_spliced(self, data: RequestData, hold: HoldData, live: int) -> bool:
-        """The same with the hold spliced, for every pool that the splice touches."""
-        core = self.core
-        low = min(live, hold.last)
-        cost = core.live.protect_cost(data.chain, low)
-        if self.pages_in_all(data) - low + cost > core.room():
-            return False
-        for stock in core.stocks.others:
-            part = core.stocks.part(stock.name)
-            need = self._reservation(stock, data, hold.last) + core.window_cost(stock, data.chain, low)
-            need += part.units(splicing.lacking(core, hold, stock.name))
-            if not part.fits(need, core.room_of(stock)):
-                return False
-        return True
 
     # Decisions
 
