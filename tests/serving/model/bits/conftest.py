@@ -277,12 +277,17 @@ class Tier:
 
     def readied(self, rid: str) -> Any:
         """Tick until the hold of a request that was submitted is ready; returns the hold's data."""
-        machine = self.hand.machine(Handle(rid, 0))
         for _ in range(200):
             self.step()
-            if machine.data.hold and self.hand.hold_of(Handle(rid, 0)).state is HoldState.READY:
-                return self.hand.hold_of(Handle(rid, 0)).data
+            hold = self.hold_of(rid)
+            if hold and self.hand.hold_of(Handle(rid, 0)).state is HoldState.READY:
+                return hold
         raise AssertionError(f"{rid}: no hold is ready")
+
+    def hold_of(self, rid: str) -> Any:
+        """The data of the hold that a waiting request has a claim on; None if it has none."""
+        handle = Handle(rid, 0)
+        return self.hand.hold_of(handle).data if self.hand.machine(handle).data.hold else None
 
     def serve(self, rid: str, tokens: Any, answer: int = 3) -> list[Call]:
         """Submit and run to the end; returns the calls."""

@@ -150,7 +150,7 @@ def test_a_head_without_its_window_is_left_out_and_the_window_brought(family: st
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_head_published_before_the_fetch_is_not_fetched(family: str, bits: Any) -> None:
-    """A sibling is at page 5 when the store's answer has come: what it has is trimmed from the span at IO commit."""
+    """A sibling is at page 5 when the store's answer has come: the span begins behind its pages."""
     donor = bits.donor(family)
     tier = bits.tier(donor)
     tier.give(donor, PAGES)
@@ -163,7 +163,29 @@ def test_a_head_published_before_the_fetch_is_not_fetched(family: str, bits: Any
     calls = tier.go_on("a")
 
     assert (5, 7) == tier.hit("a")
+    assert {} == tier.engine.stats().losses, "it was never asked for"
     assert bits.same(donor, calls)
+    assert 0 == tier.witness.counts.wrong == tier.witness.counts.unknown
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_head_that_another_hold_brings_is_trimmed(family: str, bits: Any) -> None:
+    """The long hold waits for the short one over the same head; once that is on the device, the rest is fetched."""
+    donor = bits.donor(family)
+    tier = bits.tier(donor)
+    tier.give(donor, PAGES)
+    tier.ready("short", donor.tokens[: 6 * PAGE + 3])
+    tier.submit("long", donor.tokens)
+    while not tier.hold_of("long"):
+        tier.step()
+    assert (0, PAGES, []) == (tier.hold_of("long").start, tier.hold_of("long").last, tier.hold_of("long").staging)
+    short = tier.go_on("short")
+    long = [call for call in tier.calls if call.work.rid == "long"]
+
+    assert [(0, 6), (6, 6)] == [tier.hit(rid) for rid in ("short", "long")]
+    assert {"trimmed": 6 * PAGE} == tier.engine.stats().losses
+    assert bits.same(donor, short)
+    assert bits.same(donor, long)
     assert 0 == tier.witness.counts.wrong == tier.witness.counts.unknown
 
 
