@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from typer.testing import CliRunner, Result
 from stagehold import AuditLog
 from stagehold.cli.main import app
 from stagehold.lab.replay import Replay
+from stagehold.machines.audit_diff import parted
+from stagehold.machines.audit_read import blocks
+from stagehold.machines.records import RECORD
 
 ONE = {"timestamp": 0, "input_length": 5, "output_length": 1, "hash_ids": [0]}
 
@@ -243,3 +247,20 @@ def test_a_conversion_touches_no_file_but_its_own(trace: Path) -> None:
         assert (0, trace.read_bytes()) == (done.exit_code, source.read_bytes())
     assert (True, 2) == (link.is_symlink(), len(target.read_bytes().splitlines()))
     assert {source, target, link, trace} == set(trace.parent.iterdir())
+
+
+def test_logs_that_differ_in_any_bit_are_told_apart(run_log: Path) -> None:
+    """Where both records, or both births, read the same in words, the numbers are told, too."""
+    block = next(placed.block for placed in blocks(run_log) if placed.block.records and placed.block.births)
+    others = []
+    for bit in range(8 * RECORD.itemsize):
+        records = bytearray(block.records)
+        records[bit // 8] ^= 1 << bit % 8
+        others.append(replace(block, records=bytes(records)))
+    first, *rest = block.births
+    key = replace(first.key, namespace=b"another")
+    others.append(replace(block, births=(replace(first, key=key), *rest)))
+    for other in others:
+        found = parted(block, other)
+        assert found is not None
+        assert found.expected != found.found

@@ -97,9 +97,10 @@ def parted(ours: Block, theirs: Block, machines: tuple[MachineSpec, ...] = MACHI
 
 
 def _texts(ours: Sequence[Item], theirs: Sequence[Item], told: Callable[[Item], str]) -> tuple[str, str]:
-    """The first pair that is not equal, in words."""
-    pairs = zip_longest(map(told, ours), map(told, theirs), fillvalue=NOTHING)
-    return next(pair for pair in pairs if pair[0] != pair[1])
+    """The first pair that is not equal, in words, and as it stands where the words are the same."""
+    one, two = next(pair for pair in zip_longest(ours, theirs) if pair[0] != pair[1])
+    mine, other = (NOTHING if item is None else told(item) for item in (one, two))
+    return (mine, other) if mine != other else (f"{mine} {one}", f"{other} {two}")
 
 
 def _instance(record: audit_words.Record, machines: tuple[MachineSpec, ...]) -> str:
