@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -163,6 +164,22 @@ def test_a_killed_rank_is_reported_in_time_and_the_next_run_starts_on_its_store(
     assert [0] * 4 == [report[name] for name in wrong]
     assert report["store_hit_tokens"] > 0
     assert report["compared_bytes"] > 0
+
+
+def test_a_stopped_rank_is_reported_in_time_and_ended(tmp_path: Path) -> None:
+    """It never answers, never ends by itself and hears no request to end."""
+    command = replaying(tmp_path, "--group-timeout", "2")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        victim = processes_of(running)[2]
+        try:
+            os.kill(victim, signal.SIGSTOP)
+            _, said = running.communicate(timeout=100)
+            assert not Path(f"/proc/{victim}").exists()
+        finally:
+            running.terminate()
+            with suppress(ProcessLookupError):
+                os.kill(victim, signal.SIGKILL)
+    assert (1, True) == (running.returncode, "rank 2 did not answer any more" in said)
 
 
 def page_files(folder: Path) -> list[Path]:

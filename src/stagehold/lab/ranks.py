@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,9 @@ HOST = "127.0.0.1"
 
 RANK_SEEDS = 7919
 """Seeds of two ranks lie this far apart, so that no two ranks of any two runs draw the same delays."""
+
+ENDS_WITHIN_SECONDS = 5.0
+"""What a process has after its last word, or after it was told to end."""
 
 
 class RanksFailed(RuntimeError):
@@ -193,12 +197,12 @@ class Ranks:
             for rank, process in enumerate(processes):
                 if started is not None:
                     started(rank, process.pid)
-            words = _listen(pipes, progress)
+            words = _listen(pipes, progress, self.timeout_seconds + ENDS_WITHIN_SECONDS)
             for process in processes:
-                process.join()
-        failed = [rank for rank, word in enumerate(words) if not isinstance(word, RankResult)]
-        if failed:
-            raise RanksFailed("; ".join(_last_words(rank, words[rank], processes[rank]) for rank in failed))
+                process.join(ENDS_WITHIN_SECONDS)
+            failed = [rank for rank, word in enumerate(words) if not isinstance(word, RankResult)]
+            if failed:
+                raise RanksFailed("; ".join(_last_words(rank, words[rank], processes[rank]) for rank in failed))
         return [word for word in words if isinstance(word, RankResult)]
 
 
@@ -234,6 +238,10 @@ def _processes(task: _Task) -> Iterator[tuple[list[BaseProcess], list[Connection
             for process in processes:
                 if process.is_alive():
                     process.terminate()
+            for process in processes:
+                process.join(ENDS_WITHIN_SECONDS)
+                if process.is_alive():  # a process that was stopped hears nothing else
+                    process.kill()
                 process.join()
             for pipe in pipes:
                 pipe.close()
@@ -266,17 +274,23 @@ def _be_rank(rank: int, task: _Task, pipe: Connection) -> None:
         pipe.send(f"{type(error).__name__}: {error}")
 
 
-def _listen(pipes: Sequence[Connection], progress: OnProgress | None) -> list[RankResult | str | None]:
-    """What each rank says last; None of one that ended without a word."""
+def _listen(pipes: Sequence[Connection], progress: OnProgress | None, patience: float) -> list[RankResult | str | None]:
+    """What each rank says last; None of one that ended without a word, or is silent `patience` after another failed."""
     words: list[RankResult | str | None] = [None] * len(pipes)
     open_pipes: list[Any] = list(pipes)
+    until: float | None = None
     while open_pipes:
-        for pipe in wait(open_pipes):
+        ready = wait(open_pipes, None if until is None else max(0.0, until - time.monotonic()))
+        if not ready:
+            break
+        for pipe in ready:
             assert isinstance(pipe, Connection)
             try:
                 said = pipe.recv()
             except EOFError:
                 open_pipes.remove(pipe)
+                if not isinstance(words[pipes.index(pipe)], RankResult):
+                    until = until or time.monotonic() + patience
                 continue
             if isinstance(said, tuple):
                 if progress is not None:
@@ -289,6 +303,8 @@ def _listen(pipes: Sequence[Connection], progress: OnProgress | None) -> list[Ra
 def _last_words(rank: int, word: RankResult | str | None, process: BaseProcess) -> str:
     if isinstance(word, str):
         return f"rank {rank} ended with {word}"
-    code = process.exitcode or 0
+    if process.exitcode is None:
+        return f"rank {rank} did not answer any more"
+    code = process.exitcode
     how = f"was ended by signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"ended with status {code}"
     return f"rank {rank} {how}"
