@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
@@ -81,3 +82,9 @@ def test_a_peer_that_ends_is_reported_with_its_last_words():
     """An interpreter without the packages says so, and the bench does not hang."""
     with pytest.raises(RuntimeError, match=r"the peer ended: .*sglang"):
         Peer(sys.executable, "sglang_rust", Cell(64, 1, (1_024,), 4))
+
+
+def test_nothing_beside_the_peer_hides_a_standard_module():
+    """It is run as a script by another interpreter, for which this folder comes first."""
+    beside = {path.stem for path in Path(tree_workload.__file__).parent.glob("*.py")}
+    assert set() == beside & sys.stdlib_module_names

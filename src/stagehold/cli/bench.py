@@ -144,7 +144,7 @@ def copy(
 ) -> None:
     """Gather and scatter between device pool and staging, against a plain copy, one thread."""
     from stagehold.kernels.device import usable_device
-    from stagehold.lab.bench.copy import bench_copy, ratios
+    from stagehold.lab.bench.page_copies import bench_copy, ratios
 
     if page_bytes % parts:
         raise BadInput(f"--parts {parts}: expected a divisor of --page-bytes {page_bytes}")

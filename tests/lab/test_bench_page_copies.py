@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from stagehold.cli.main import app
 from stagehold.kernels.transfers import Transfers
-from stagehold.lab.bench import copy as bench
+from stagehold.lab.bench import page_copies as bench
 
 MIB = 1 << 20
 
