@@ -105,3 +105,15 @@ def test_only_what_was_never_sent_off_can_be_withdrawn():
     first, second = operations.live[1], operations.live[2]
     assert (False, True) == (operations.withdraw(first), operations.withdraw(second))
     assert ([1], [1]) == (sent, list(operations.live))
+
+
+def test_what_was_ready_counts_on_a_rank_that_has_heard_nothing():
+    """Else a rank that has heard of a page would count fewer than one that has not."""
+    mine, _ = begun(2, 1)
+    theirs, _ = begun(2, 1)
+    for one in (mine, theirs):
+        one.live[1].ready = one.live[1].good = 3
+    mine.note([Progress(1, done=False, good=1, verdicts=(HIT,))])
+    least = np.minimum(mine.facts(), theirs.facts())
+    assert ([], []) == (mine.apply(least), theirs.apply(least))
+    assert (3, 3) == (mine.live[1].good, theirs.live[1].good)

@@ -213,7 +213,8 @@ class Operations:
         ended = []
         for place in sorted(self._noted):
             operation = self._placed[place]
-            operation.good = int(table[GOOD, place])
+            # A rank that has heard nothing counts what was ready all the same.
+            operation.good = max(operation.ready, int(table[GOOD, place]))
             if table[DONE, place] == PROPOSED:
                 self._settle(operation)
             elif table[DONE, place]:

@@ -23,7 +23,7 @@ from stagehold.serving.model.smollm import Loaded, find_smollm, load_smollm
 from stagehold.serving.model.tokenizer import build_tokenizer
 
 READY = """
-import json, resource, time
+import json, pathlib, time
 import torch
 from transformers import LlamaForCausalLM
 from tokenizers import Tokenizer
@@ -33,7 +33,9 @@ from stagehold.serving.model.smollm import find_smollm, load_smollm
 start = time.process_time()
 loaded = load_smollm(find_smollm())
 seconds = time.process_time() - start
-print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]))
+# What getrusage calls the peak begins with what the parent had.
+words = pathlib.Path("/proc/self/status").read_text().split()
+print(json.dumps([seconds, int(words[words.index("VmHWM:") + 1]) * 1024]))
 """
 
 
