@@ -82,7 +82,8 @@ def check_holds(core: Core, pair: Pair, labels: Labels) -> None:
         if data.pin is not None:
             _is_live(core, data.chain, data.pin.pages, "the anchor of a hold")
         if data.span is not None:
-            _is_live(core, data.chain, data.last, "what a hold loads")
+            # The end of what is being loaded; none where a sibling had published all of it by then.
+            _is_live(core, data.chain, data.span.pages, "what a hold loads")
     for w in core.writes.values():
         if w.data.span is not None:
             _is_live(core, w.data.chain, w.data.last, "what a write copies")
