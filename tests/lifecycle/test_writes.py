@@ -188,6 +188,8 @@ def test_an_evicted_tail_is_given_up_and_the_head_written(hand):
     tokens = h.prompt(4)
     h.run("a", tokens)
     h.shrink(tokens, 2)
+    h.tick()
+    assert 2 == h.books()["backlog"]
     ended(h)
     assert [True, True, False, False] == [h.store.contains(name) for name in h.names(tokens)]
     assert (2, 2) == (h.engine.stats().stored_pages, h.engine.stats().evicted_unwritten_pages)
@@ -223,7 +225,7 @@ def test_a_failed_put_is_tried_again_after_a_pause_that_doubles(hand):
             h.store._failing[ticket] = 0
         h.tick()
         if h.core.writes:
-            assert ([WriteState.QUEUED], {"backlog": 4}) == (states(h), h.books())
+            assert ([WriteState.QUEUED], {"backlog": 4}, 0) == (states(h), h.books(), len(h.core.beliefs))
     pauses = [later - earlier for earlier, later in pairwise(put_at)]
     assert [2 + BACK_OFF_TICKS, 2 + 2 * BACK_OFF_TICKS] == pauses
     assert ([], {}, 4) == (states(h), h.books(), h.engine.stats().dropped_pages)
