@@ -5,34 +5,19 @@ from __future__ import annotations
 import pytest
 
 from stagehold import ComponentConfig, ComponentKind, HostMode, PrefetchPolicy
-from stagehold.cache.stores.simulated import Delays, SimulatedStore
+from stagehold.cache.stores.simulated import Delays
 from stagehold.specs.hold import HoldState
 from stagehold.specs.request import RequestState
 from stagehold.testing.hand import AT_ONCE, Hand
+from stagehold.testing.watched import CountedStore
 
 CACHE = {"host_memory_mode": HostMode.CACHE, "staging_pages": 80, "load_limit_fraction": 1.0}
 BYTES = {"parts": 2, "page_part_bytes": 32}
 
 
-class Asked(SimulatedStore):
-    """A store that counts what it is asked for."""
-
-    def __init__(self, **options) -> None:
-        super().__init__(**{"delays": AT_ONCE, **options})
-        self.lookups = self.pages_read = 0
-
-    def exists(self, ticket, keys, tick):
-        self.lookups += 1
-        super().exists(ticket, keys, tick)
-
-    def get_into(self, ticket, keys, buffers, tick):
-        self.pages_read += len(keys)
-        super().get_into(ticket, keys, buffers, tick)
-
-
 def hosted(hand, pages: int = 6, in_store: int = 12, **settings) -> Hand:
     """The host tier has `pages` pages of the prompt, the store the first `in_store`, and the device none."""
-    h = hand(store=Asked(), **{**CACHE, **settings})
+    h = hand(store=CountedStore(delays=AT_ONCE), **{**CACHE, **settings})
     h.put(h.prompt(pages))
     a = h.arrive("before", h.prompt(pages))
     h.until_state(a, RequestState.STAGED)
@@ -173,7 +158,7 @@ def test_a_window_comes_from_host_memory_too(hand, mode):
         name="swa", kind=ComponentKind.SLIDING_WINDOW, window_tokens=32, device_pages=64, staging_pages=20
     )
     h = hand(
-        store=Asked(),
+        store=CountedStore(delays=AT_ONCE),
         **{**CACHE, "host_memory_mode": mode, "page_cache_fraction": 0.5},
         components=(window,),
         chunk_tokens=160,

@@ -4,34 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from stagehold.cache.stores.simulated import SimulatedStore
 from stagehold.specs.hold import HoldState
 from stagehold.specs.request import RequestState
 from stagehold.specs.write import WriteState
 from stagehold.testing.hand import AT_ONCE, SLOW_GETS, Hand
+from stagehold.testing.watched import CountedStore
 
 BYTES = {"parts": 2, "page_part_bytes": 32}
 
 
-class Asked(SimulatedStore):
-    """A store that counts what it is asked for."""
-
-    def __init__(self, **options) -> None:
-        super().__init__(**{"delays": AT_ONCE, **options})
-        self.lookups = self.pages_read = 0
-
-    def exists(self, ticket, keys, tick):
-        self.lookups += 1
-        super().exists(ticket, keys, tick)
-
-    def get_into(self, ticket, keys, buffers, tick):
-        self.pages_read += len(keys)
-        super().get_into(ticket, keys, buffers, tick)
-
-
 def cached(hand, **settings) -> Hand:
     """An engine with a page cache, whose store has been asked for nothing yet."""
-    h = hand(store=Asked(), page_cache_fraction=0.5, staging_pages=80, **settings)
+    h = hand(store=CountedStore(delays=AT_ONCE), page_cache_fraction=0.5, staging_pages=80, **settings)
     h.store.lookups = h.store.pages_read = 0
     return h
 
@@ -70,7 +54,7 @@ def test_a_page_that_was_read_is_not_read_again(hand):
 
 def test_without_a_cache_it_would_be(hand):
     """Planted, by the setting."""
-    h = hand(store=Asked(), staging_pages=80)
+    h = hand(store=CountedStore(delays=AT_ONCE), staging_pages=80)
     h.put(tokens := h.prompt(8))
     assert [128, 128] == [read(h, rid, tokens) for rid in "ab"]
     assert 16 + 1 == h.store.pages_read  # and the page of the self-test

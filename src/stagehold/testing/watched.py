@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from enum import Enum, auto
+from typing import Any
 
 import numpy as np
 
@@ -44,6 +45,24 @@ class WatchedStore(SimulatedStore):
             if progress.done:
                 self.lent.pop(progress.ticket, None)
         return reports
+
+
+class CountedStore(SimulatedStore):
+    """A simulated store that counts the lookups that it is sent and the pages that it is asked to read."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.lookups = self.pages_read = 0
+
+    def exists(self, ticket: int, keys: Sequence[bytes], tick: int) -> None:
+        """See `Store`."""
+        self.lookups += 1
+        super().exists(ticket, keys, tick)
+
+    def get_into(self, ticket: int, keys: Sequence[bytes], buffers: Sequence[Buffer], tick: int) -> None:
+        """See `Store`."""
+        self.pages_read += len(keys)
+        super().get_into(ticket, keys, buffers, tick)
 
 
 def _address(buffer: Buffer) -> int:

@@ -16,6 +16,7 @@ from stagehold.lifecycle.parts import Parts
 from stagehold.lifecycle.retries import RetryRules
 from stagehold.specs.hold import HoldState
 from stagehold.specs.request import RequestState
+from stagehold.testing.checks import unreturned
 from stagehold.testing.explore.broken import require
 from stagehold.testing.explore.chosen import ChosenStore, Labels
 
@@ -153,20 +154,5 @@ def store_of(core: Core) -> ChosenStore:
 
 def check_rest(core: Core) -> None:
     """Nobody is left: no machine, no receipt, no page without a home."""
-    remains = {
-        "visits": len(core.visits),
-        "spans": len(core.spans),
-        "receipts": core.tree.stats().holds,
-        "pinned": core.tree.pinned,
-        "reserved": core.reserved,
-        "committed": core.committed,
-        "open tokens": core.ledger.open,
-        "held pages": core.hold_pages,
-        "written pages": core.write_pages,
-        "flying beliefs": core.beliefs.flying,
-        "staging": core.staging.used - len(core.host),
-        "device": core.device.size - core.device.free_count - core.tree.total,
-        "entries": sum(resource not in ("link", "probe") for resource, _ in core.ledger.entries),
-    }
-    wrong = {what: count for what, count in remains.items() if count}
+    wrong = {what: count for what, count in unreturned(core).items() if count}
     require(not wrong, f"everything has ended, and there is left: {wrong}")
