@@ -54,9 +54,11 @@ def serve(group, whole=None):
 
 
 def last(group):
-    if act in ("kill", "stall") and rank == 2:
+    if act in ("kill", "stall", "apart") and rank == 2:
         print("ready", flush=True)
         sys.stdin.readline()
+    if act == "apart" and rank == 1:
+        group.gather(b"")
     group.exchange(np.arange(20))
     return {}
 
@@ -167,6 +169,17 @@ def test_a_rank_that_is_killed_is_named_by_the_others_in_time(ranks) -> None:
         assert ("RankLost", [2]) == (told["error"], told["ranks"])
         assert f"rank {rank}: rank 2 of 4 did not answer in exchange 21; given up after " in told["said"]
         assert told["seconds"] < TIMEOUT + 1
+
+
+def test_ranks_that_fail_in_different_places_name_the_same_one(ranks) -> None:
+    """A rank that got its answer before the links broke finds out in its next exchange."""
+    started = ranks(3, "apart")
+    started.until_ready(2)
+    started.processes[2].kill()
+    for rank, where in enumerate(("exchange 21", "the gathering after a mismatch")):
+        told = started.said(rank)
+        assert ("RankLost", [2]) == (told["error"], told["ranks"])
+        assert f"rank 2 of 3 did not answer in {where}; " in told["said"]
 
 
 def test_a_rank_that_stalls_is_named_and_finds_that_it_was_given_up(ranks) -> None:

@@ -226,12 +226,14 @@ class TorchGroup:
             time.sleep(LOOK_SECONDS)
 
     def _lost(self, where: str, begin: float, error: RuntimeError) -> RankLost:
-        """Let go of the links, so that nobody waits for this rank, and find out which ranks do not answer."""
+        """Let go of the links, so that nobody waits for this rank, and find out which ranks do not answer.
+
+        One roll, wherever it was lost: a rank that still ended an exchange fails in the one after it.
+        """
         self.close()
-        roll = f"here/{where}"
         try:
-            self._store.set(f"{roll}/{self.rank}", "")
-            missing = self._missing(roll, time.monotonic() + self._settle_seconds)
+            self._store.set(f"here/{self.rank}", "")
+            missing = self._missing("here", time.monotonic() + self._settle_seconds)
         except RuntimeError:  # what serves the roll has gone itself
             missing = () if self._host_rank is None else (self._host_rank,)
         said = f"given up after {time.monotonic() - begin:.1f} s: {_short(error)}"
