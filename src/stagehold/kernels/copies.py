@@ -8,16 +8,19 @@ belongs to this copy. Nothing here knows which slot or page is whose.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from stagehold.kernels.forms import Form, form_for
 from stagehold.kernels.lanes import CopyLane
 from stagehold.kernels.pinned import pin
 from stagehold.kernels.runs import runs
+
+if TYPE_CHECKING:
+    import torch
+
+    from stagehold.kernels.forms import Form
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -32,6 +35,8 @@ class DeviceBytes:
     def __init__(
         self, parts: int, page_part_bytes: int, n_slots: int, device: str = "cpu", *, layer_parts: int = 2
     ) -> None:
+        import torch
+
         _positive(parts=parts, page_part_bytes=page_part_bytes, n_slots=n_slots, layer_parts=layer_parts)
         self.parts = parts
         self.page_part_bytes = page_part_bytes
@@ -77,6 +82,8 @@ class StagingBytes:
     """
 
     def __init__(self, parts: int, page_part_bytes: int, n_pages: int, *, pinned: bool = False) -> None:
+        import torch
+
         _positive(parts=parts, page_part_bytes=page_part_bytes, n_pages=n_pages)
         self.parts = parts
         self.page_part_bytes = page_part_bytes
@@ -165,6 +172,8 @@ def _words(view: Bytes) -> npt.NDArray[Any]:
 
 
 def _form(device: DeviceBytes, staging: StagingBytes) -> Form:
+    from stagehold.kernels.forms import form_for
+
     return form_for(device.tensor, pinned=staging.pinned)
 
 
@@ -191,6 +200,8 @@ def check_round_trip(device: DeviceBytes, staging: StagingBytes) -> None:
 
 def _settle(device: DeviceBytes) -> None:
     if not device.on_cpu:
+        import torch
+
         torch.cuda.synchronize(device.tensor.device)
 
 

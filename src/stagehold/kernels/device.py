@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from functools import cache
 
-import torch
-
 from stagehold.kernels.copies import DeviceBytes, StagingBytes
 from stagehold.kernels.transfers import Transfers
 
@@ -21,6 +19,8 @@ def usable_device(wanted: str = "auto") -> str:
     """
     if wanted == "cpu":
         return wanted
+    import torch
+
     if wanted == "auto" and not torch.cuda.is_available():
         return "cpu"
     if wanted not in ("auto", "cuda") and not wanted.removeprefix("cuda:").isdecimal():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import weakref
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 PORTABLE = 1
 """The flag of cudaHostRegister that locks memory for every device of the process."""
@@ -15,6 +17,8 @@ def pin(owner: object, tensor: torch.Tensor) -> None:
 
     Raises RuntimeError where the driver refuses, and whatever torch raises where there is no CUDA.
     """
+    import torch
+
     runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
     address, size = tensor.data_ptr(), tensor.nbytes
     code = int(runtime.cudaHostRegister(address, size, PORTABLE))
