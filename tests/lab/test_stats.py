@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from itertools import islice
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from stagehold.lab.expand import Scale, Unbounded, expand
 from stagehold.lab.stats import Spread, TraceStats, spread, trace_stats
-from stagehold.lab.stats_prefixes import Fenwick
+from stagehold.lab.stats_prefixes import Fenwick, Prefixes
 from stagehold.lab.traces import TraceError, TraceRequest, read_trace, shipped_trace
 
 HERE = Path("trace")
@@ -80,6 +81,26 @@ def test_the_distance_of_reuse_is_what_was_used_in_between() -> None:
     assert {1: 12, 5: 12, 10: 12, 25: 12, 50: 12, 100: 20} == {
         share: round(rate * found.prompt_tokens.total) for share, rate in found.lru_hit_rates.items()
     }
+
+
+def test_reuse_is_what_a_plain_count_says() -> None:
+    """Prompts that branch and come back in any order: leading blocks, distances and first times, counted one by one."""
+    dice, prefixes = random.Random(5), Prefixes()
+    last: dict[tuple[int, ...], int] = {}
+    born: dict[tuple[int, ...], int] = {}
+    for number in range(400):
+        blocks = [dice.randrange(3) for _ in range(dice.randrange(9))]
+        heads = [tuple(blocks[: end + 1]) for end in range(len(blocks))]
+        known = [head for head in heads if head in last]
+        away = Counter(sum(since > last[head] for since in last.values()) for head in known)
+
+        found = prefixes.use(blocks, number)
+
+        assert (len(known), born[known[-1]] if known else 0) == (found.known, found.produced_ms)
+        assert dict(away) == dict(zip(found.distances.tolist(), found.blocks.tolist(), strict=True))
+        last |= dict.fromkeys(heads, number)
+        born = dict.fromkeys(heads, number) | born
+    assert len(last) == len(prefixes)
 
 
 def test_percentiles_are_values_that_occur() -> None:

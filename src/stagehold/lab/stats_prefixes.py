@@ -1,13 +1,14 @@
 """The prefixes that a trace has shown so far: how far a prompt was seen, since when, and what came in between.
 
 It owns one entry per distinct prefix of whole blocks, known by a 64-bit fingerprint of its ids. Prefixes that were
-seen are closed towards the front, so the first unseen one is found by halving.
+seen are closed towards the front, so the first unseen one is found by halving, and those before it by the prompts that
+brought them: what one prompt adds has consecutive places, and one place that it grew from.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,6 +70,8 @@ class Prefixes:
 
     def __init__(self) -> None:
         self._places: dict[int, int] = {}
+        self._grown = [0]
+        self._from = [-1]
         self._last = NOTHING
         self._born = NOTHING
         self._latest = Fenwick()
@@ -78,26 +81,40 @@ class Prefixes:
 
     def use(self, blocks: Sequence[int], arrival_ms: int) -> Use:
         """A prompt of these whole blocks arrives; arrivals do not go back."""
-        marks: list[int] = prints(np.fromiter(blocks, np.uint64, len(blocks))).tolist()
-        known = bisect_left(marks, True, key=lambda one: one not in self._places)
+        marks = prints(np.fromiter(blocks, np.uint64, len(blocks)))
+        known = bisect_left(marks, True, key=lambda one: int(one) not in self._places)
         number = self._latest.append()
-        found = self._met(np.fromiter(map(self._places.__getitem__, marks[:known]), np.int64, known), number)
-        self._add(marks[known:], arrival_ms, number)
+        last = self._places[int(marks[known - 1])] if known else -1
+        found = self._met(known, last, number)
+        self._add(marks[known:].tolist(), last, arrival_ms, number)
         return found
 
-    def _met(self, places: Ints, number: int) -> Use:
-        if not len(places):
+    def _spans(self, place: int) -> Iterator[slice]:
+        """Places of a prefix and of all that lead to it, from its end."""
+        while place >= 0:
+            run = bisect_right(self._grown, place) - 1
+            yield slice(self._grown[run], place + 1)
+            place = self._from[run]
+
+    def _met(self, known: int, place: int, number: int) -> Use:
+        """The `known` prefixes up to the one at `place` are used again."""
+        if not known:
             return Use(0, 0, NOTHING, NOTHING)
-        since, blocks = np.unique(self._last[places], return_counts=True)
+        spans = list(self._spans(place))
+        since, blocks = np.unique(np.concatenate([self._last[span] for span in spans]), return_counts=True)
         distances = np.array([len(self) - self._latest.upto(last) for last in since.tolist()], dtype=np.int64)
         for last, count in zip(since.tolist(), blocks.tolist(), strict=True):
             self._latest.add(last, -count)
-        self._latest.add(number, len(places))
-        self._last[places] = number
-        return Use(len(places), int(self._born[places[-1]]), distances, blocks.astype(np.int64))
+        self._latest.add(number, known)
+        for span in spans:
+            self._last[span] = number
+        return Use(known, int(self._born[place]), distances, blocks.astype(np.int64))
 
-    def _add(self, marks: list[int], arrival_ms: int, number: int) -> None:
+    def _add(self, marks: list[int], last: int, arrival_ms: int, number: int) -> None:
         first, count = len(self._places), len(marks)
+        if count and first:
+            self._grown.append(first)
+            self._from.append(last)
         self._places.update(zip(marks, range(first, first + count), strict=True))
         if first + count > len(self._last):
             more = np.zeros(max(count, len(self._last)), dtype=np.int64)
