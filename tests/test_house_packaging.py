@@ -17,28 +17,6 @@ TRACE = "stagehold/lab/data/mooncake/conversation_trace.jsonl.gz"
 SHIPPED = (TRACE, "stagehold/lab/data/miniswe/sessions.jsonl.gz")
 
 
-@pytest.fixture(name="built", scope="module")
-def _built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("dist")
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "build",
-            "--no-isolation",
-            "--sdist",
-            "--wheel",
-            "--outdir",
-            str(out),
-            str(ROOT),
-        ],
-        check=True,
-        capture_output=True,
-        cwd=out,
-    )
-    return out
-
-
 def wheel_names(built: Path) -> list[str]:
     (wheel,) = built.glob("*.whl")
     return zipfile.ZipFile(wheel).namelist()

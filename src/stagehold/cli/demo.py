@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,6 +41,9 @@ def demo(
 
     if random and expect_real:
         raise BadInput("--random: expected without --expect-real, which wants other weights")
+    for package in ("transformers", "tokenizers"):
+        if find_spec(package) is None:
+            raise BadInput(f"the demo needs the package {package!r}: pip install 'stagehold[demo]'")
     options = DemoOptions(folder=folder, seconds=seconds, random=random, expect_real=expect_real, share=share)
     try:
         report = run_demo(options, _teller(sys.stderr if as_json else sys.stdout))
