@@ -14,7 +14,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 CARD = ("specs", "machines", "cache", "kernels", "lifecycle")
 TRACE = "stagehold/lab/data/mooncake/conversation_trace.jsonl.gz"
-SHIPPED = (TRACE, "stagehold/lab/data/miniswe/sessions.jsonl.gz")
+SHIPPED = (
+    TRACE,
+    "stagehold/lab/data/mooncake/synthetic_trace.jsonl.gz",
+    "stagehold/lab/data/agentic/sessions.jsonl.gz",
+    "stagehold/lab/data/lmcache/miniswe_smollm2_blk16.jsonl.gz",
+    "stagehold/lab/data/miniswe/sessions.jsonl.gz",
+)
 
 
 def wheel_names(built: Path) -> list[str]:

@@ -14,6 +14,7 @@ from stagehold import Engine
 from stagehold.cache.stores.protocol import Verdict
 from stagehold.cache.stores.simulated import SimulatedStore
 from stagehold.lab.expand import Scale, ScaleError
+from stagehold.lab.policies.shipped import NONE
 from stagehold.lab.simulate import Simulation, SimulationOptions
 from stagehold.lab.simulate_report import faults, figures, whole
 from stagehold.lab.simulate_series import SAMPLES_MAX
@@ -141,7 +142,7 @@ def test_a_store_has_room_for_what_it_has_room_for(busy: SimulationOptions) -> N
 
 def test_without_a_tier_the_device_pool_is_all(busy: SimulationOptions) -> None:
     """Nothing is written, read or queried, and what left the pool is computed again."""
-    found = run(replace(busy, tier=False))
+    found = run(replace(busy, policy=NONE))
 
     assert (0, 0, 0, 0) == tuple(
         found[name] for name in ("store_hit_tokens", "read_bytes", "written_bytes", "queried_hit_tokens")

@@ -20,12 +20,14 @@ from stagehold.lab.virtual_costs import AcceleratorName, CostModel, ModelName, d
 from stagehold.specs.outcomes import HostMode
 
 if TYPE_CHECKING:
+    from stagehold.lab.policies.policy import Policy
     from stagehold.lab.simulate import SimulationOptions
 
 MOST_PAGES = 100_000_000
 """Of either tier: each costs some tens of bytes here, whatever it stands for."""
 
 MOST_LATENCY_MS = 1e6
+POLICY_NAMES = "none or live"
 
 
 def simulate(
@@ -47,7 +49,8 @@ def simulate(
         bool, typer.Option("--calibrate", help="Measure both here; sizes stay those of --model.")
     ] = False,
     mode: Annotated[HostMode, typer.Option(help="What host memory is.")] = HostMode.BUFFER_ONLY,
-    tier: Annotated[bool, typer.Option(help="Host memory and a store; without them there is the device pool.")] = True,
+    policy: Annotated[str, typer.Option(help=f"How pages are brought back: {POLICY_NAMES}.")] = "live",
+    tier: Annotated[bool, typer.Option(help="Without it, the same as --policy none.")] = True,
     page_size: Annotated[int, typer.Option(min=1, max=4096, help="Tokens in a page.")] = 64,
     device_pages: Annotated[
         int, typer.Option(min=0, max=MOST_PAGES, help="Pages on the device; 0: what fits beside the weights.")
@@ -94,7 +97,7 @@ def simulate(
         device_pages=device_pages,
         staging_pages=staging_pages,
         mode=mode,
-        tier=tier,
+        policy=_policy(policy, tier=tier),
         token_budget=token_budget,
         link=LinkSpeed(store_gbps * 1e9, _span(store_latency_ms)),
         store_bytes=ceil(store_gb * 1e9),
@@ -137,6 +140,15 @@ def _run(options: SimulationOptions, out: Path | None, *, as_json: bool) -> None
         typer.echo(f"stagehold: {fault}", err=True)
     if faults(found):
         raise typer.Exit(1)
+
+
+def _policy(name: str, *, tier: bool) -> Policy:
+    """The policy of that name; without a tier it is none."""
+    from stagehold.lab.policies.shipped import POLICIES, policy_named
+
+    if name not in POLICIES:
+        raise BadInput(f"--policy {name}: expected one of {', '.join(POLICIES)}")
+    return policy_named(name if tier else "none")
 
 
 def _span(text: str) -> tuple[float, float]:

@@ -6,17 +6,21 @@ and nothing waits for anything real. The same options give the same figures and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from stagehold import AttachmentState, AuditLog, Engine, EngineConfig, HostMode, Limits, Namespace
 from stagehold.lab.clock import StoreUnusable
 from stagehold.lab.expand import Scale, prompt_of
+from stagehold.lab.policies.policy import Policy
+from stagehold.lab.policies.shipped import LIVE
+from stagehold.lab.sessions import by_users
 from stagehold.lab.simulate_series import Outcome, Samples, Tally
 from stagehold.lab.stats_prefixes import Prefixes
 from stagehold.lab.traces import Format, TraceError, TraceRequest, read_trace, shipped_trace
@@ -44,10 +48,12 @@ class Stalled(RuntimeError):
 class SimulationOptions:
     """What to simulate. `device_pages` and `staging_pages` of 0 follow from `device_tokens` and the mode.
 
-    Without `tier` there is neither host memory nor a store, which is what the others are measured against.
+    `policy` says how pages are brought back; one without a tier has neither host memory nor a store, which is what the
+    others are measured against.
     `token_budget` tokens may be computed in a pass, which stands for `steps_per_pass` decode steps (0: what makes about
-    10 ms). `store_bytes` of 0: the store keeps everything. With `audit` the
-    audit log is written there.
+    10 ms). `store_bytes` of 0: the store keeps everything. With `users` the trace's sessions are dealt out to so many,
+    and pauses within a session cut to `longest_pause_s`. `settings` are further ones of `EngineConfig`; they go before
+    all others, and the policy's own before them. With `audit` the audit log is written there.
     """
 
     cost: CostModel
@@ -55,12 +61,14 @@ class SimulationOptions:
     trace: Path = field(default_factory=shipped_trace)
     trace_format: Format | None = None
     requests: int | None = None
+    users: int = 0
+    longest_pause_s: float = 30.0
     scale: Scale = field(default_factory=lambda: Scale(512))
     page_size: int = 64
     device_pages: int = 0
     staging_pages: int = 0
     mode: HostMode = HostMode.BUFFER_ONLY
-    tier: bool = True
+    policy: Policy = LIVE
     token_budget: int = 2048
     running_limit: int = 128
     steps_per_pass: int = 0
@@ -68,6 +76,7 @@ class SimulationOptions:
     store_bytes: int = 0
     limits: Limits = field(default_factory=Limits)
     pin_fraction: float = 0.5
+    settings: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     strict: bool = False
     audit: Path | None = None
@@ -86,7 +95,7 @@ class Simulation:
 
     def __init__(self, options: SimulationOptions, progress: OnProgress | None = None) -> None:
         self.options = options
-        self.requests = list(islice(read_trace(options.trace, options.trace_format), options.requests))
+        self.requests = _requests(options)
         if not self.requests:
             raise TraceError(options.trace, 0, "at least one request", "none")
         self.config = self._config()
@@ -113,17 +122,18 @@ class Simulation:
         sizes = (scale.length(r.prompt_tokens) + scale.length(r.output_tokens) for r in self.requests)
         device = options.device_pages or options.device_tokens // options.page_size
         staging = options.staging_pages or int(STAGING_RATIO[options.mode] * device)
-        return EngineConfig(
-            page_size=options.page_size,
-            device_pages=device,
-            staging_pages=staging if options.tier else 0,
-            largest_request_tokens=max(sizes) + 2,
-            host_memory_mode=options.mode,
-            pin_fraction=options.pin_fraction,
-            parts=1,
-            page_part_bytes=BODY_BYTES,
-            limits=options.limits,
-        )
+        chosen = {
+            "page_size": options.page_size,
+            "device_pages": device,
+            "staging_pages": staging if options.policy.tier else 0,
+            "largest_request_tokens": max(sizes) + 2,
+            "host_memory_mode": options.mode,
+            "pin_fraction": options.pin_fraction,
+            "parts": 1,
+            "page_part_bytes": BODY_BYTES,
+            "limits": options.limits,
+        }
+        return EngineConfig(**{**chosen, **options.settings, **options.policy.settings})
 
     def _serve(self, log: AuditLog | None) -> Samples:
         options = self.options
@@ -131,7 +141,7 @@ class Simulation:
             self.clock, self.page_bytes, BODY_BYTES, options.link, seed=options.seed, capacity_bytes=options.store_bytes
         )
         watch = {"sink": log.block, "on_violation": log.violation} if log is not None else {}
-        engine = Engine(self.config, store=store if options.tier else None, strict=options.strict, **watch)  # type: ignore[arg-type]
+        engine = Engine(self.config, store=store if options.policy.tier else None, strict=options.strict, **watch)  # type: ignore[arg-type]
         with closing(engine):
             self._warm_up(engine)
             store.read_pages = store.written_pages = 0
@@ -158,7 +168,7 @@ class Simulation:
         while engine.attachment is AttachmentState.ATTACHING:
             self._idle()
             engine.tick()
-        if self.options.tier and engine.attachment is not AttachmentState.ATTACHED:
+        if self.options.policy.tier and engine.attachment is not AttachmentState.ATTACHED:
             raise StoreUnusable(f"the store failed its self-test: the link is {engine.attachment.name.lower()}")
         self.clock.now_ns = 0
 
@@ -224,3 +234,11 @@ class Simulation:
         if done.finished:
             self._progress(self.tally.finished, len(self.requests))
         return bool(done.admitted or done.computed_tokens)
+
+
+def _requests(options: SimulationOptions) -> list[TraceRequest]:
+    """What is served, in order of arrival."""
+    read = read_trace(options.trace, options.trace_format)
+    if options.users:
+        read = iter(by_users(read, options.users, round(1000 * options.longest_pause_s)))
+    return list(islice(read, options.requests))

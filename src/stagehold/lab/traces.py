@@ -20,6 +20,7 @@ from stagehold.lab.readers.record import BLOCK_IDS, BLOCK_TOKENS, TraceError, Tr
 __all__ = [
     "BLOCK_IDS",
     "BLOCK_TOKENS",
+    "SHIPPED",
     "Format",
     "TraceError",
     "TraceRequest",
@@ -29,7 +30,13 @@ __all__ = [
     "shipped_trace",
 ]
 
-SHIPPED = "mooncake/conversation_trace.jsonl.gz"
+SHIPPED = {
+    "conversation": "mooncake/conversation_trace.jsonl.gz",
+    "synthetic": "mooncake/synthetic_trace.jsonl.gz",
+    "agentic": "agentic/sessions.jsonl.gz",
+    "miniswe": "lmcache/miniswe_smollm2_blk16.jsonl.gz",
+}
+"""The traces that come with the package, by name."""
 
 
 class Format(StrEnum):
@@ -59,9 +66,9 @@ MARKS = {
 """A field that only this format has in the first object of a file."""
 
 
-def shipped_trace() -> Path:
-    """Where the conversation trace that comes with the package lies."""
-    return Path(str(files("stagehold.lab") / "data" / SHIPPED))
+def shipped_trace(name: str = "conversation") -> Path:
+    """Where a trace that comes with the package lies; KeyError where none of that name does."""
+    return Path(str(files("stagehold.lab") / "data" / SHIPPED[name]))
 
 
 def read_trace(path: Path, format: Format | None = None) -> Iterator[TraceRequest]:  # noqa: A002
