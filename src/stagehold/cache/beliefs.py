@@ -30,6 +30,7 @@ class Beliefs:
         self._absent: OrderedDict[bytes, int] = OrderedDict()  # key -> tick from which it may be there again
         self._in_flight: Counter[bytes] = Counter()
         self.lessons = 0
+        self.wrong = 0  # pages believed stored that did not come back, since the start
 
     def __len__(self) -> int:
         return len(self._stored)
@@ -72,7 +73,7 @@ class Beliefs:
         """These pages did not come back; what was taught after lesson `asked_at`, when the store was asked, stays."""
         for key in keys:
             if asked_at is None or self._stored.get(key, asked_at + 1) <= asked_at:
-                self._stored.pop(key, None)
+                self.wrong += self._stored.pop(key, None) is not None
 
     def deny(self, key: bytes) -> None:
         """The store has said that it does not have this page."""

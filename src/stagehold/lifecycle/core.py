@@ -18,6 +18,7 @@ from stagehold.lifecycle.backlog import Backlog
 from stagehold.lifecycle.clock import Clock
 from stagehold.lifecycle.copies import Bytes, Copies, Tensors
 from stagehold.lifecycle.data import Plan
+from stagehold.lifecycle.happened import Happened
 from stagehold.lifecycle.held_back import HeldBack
 from stagehold.lifecycle.ledger import Ledger
 from stagehold.lifecycle.operations import Kind, Operation, Operations
@@ -84,6 +85,7 @@ class Core(Rooms):
         self.hold_pages = 0  # pages of all spans that holds want or own
         self.fetched_tokens = 0  # brought by fetches, since the start
         self.local_tokens = 0  # found in staging instead, since the start
+        self.happened = Happened(config)
         self.quarantined = False  # the ranks have recorded different things, and go on without the store
         self._cascade: deque[tuple[Step, Machine, Any]] = deque()
 

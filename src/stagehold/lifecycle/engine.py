@@ -150,6 +150,8 @@ class Engine:
         admission = self._parts.visits.commit(m, plan)
         if admission.admitted:
             self._parts.running.matched(m)
+            happened = self._parts.core.happened
+            happened.admitted = happened.admitted.plus(admission, m.data.prompt_tokens)
         return admission
 
     @exclusive

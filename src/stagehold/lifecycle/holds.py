@@ -19,7 +19,7 @@ from stagehold.lifecycle.data import HoldData
 from stagehold.lifecycle.operations import Kind
 from stagehold.machines import Machine, SpanKey
 from stagehold.specs.hold import HoldState
-from stagehold.specs.outcomes import Cut, Fetched, HoldEnd, IoCommit, Loss
+from stagehold.specs.outcomes import Cut, Fetched, HoldEnd, IoCommit, Loss, Thrown
 
 ENDS = {
     HoldState.LOADING: Ended(HoldEnd.SPLICED, Loss.COVERED),
@@ -138,6 +138,7 @@ class HoldRules:
         operation = core.begin(Kind.FETCH, h.number, lambda n: self._send(n, names, buffers), len(names))
         operation.ready = operation.good = ready = lent - look.live
         data.operation = operation.number
+        core.happened.sent(operation.number, data, ready)
         core.fetched_tokens += (len(data.staging) - ready) * core.config.page_size
         core.local_tokens += ready * core.config.page_size
         return detail
@@ -214,6 +215,7 @@ class HoldRules:
         self._end_io(h)
         self._unpin(h)
         self._release(h)
+        self.core.happened.over(h.number, Thrown.FAILED)
         self.core.post(self.announce, h)
 
     def cut_tail(self, h: Machine, _arg: Any) -> int:
@@ -224,6 +226,7 @@ class HoldRules:
         middle = data.start + good
         tail = HoldData(data.chain, data.namespace, middle, data.last, data.key)
         tail.base, tail.staging, tail.operation = middle, data.staging[good:], operation.number
+        core.happened.cut(operation.number, h.number, good - operation.ready)
         birth = SpanKey(data.namespace, data.key, middle, data.last)
         drain = core.steps.hold.birth(tail, birth, HoldState.DRAINING)
         core.holds[drain.number] = drain
@@ -253,6 +256,7 @@ class HoldRules:
 
     def drained(self, h: Machine, _arg: Any) -> None:
         """The IO is over; nobody reads what it brought."""
+        self.core.happened.withdrawn(h.data.operation)
         self._end_io(h)
         self._release(h)
 
@@ -275,6 +279,7 @@ class HoldRules:
 
     def free(self, h: Machine, _arg: Any) -> None:
         """A verified hold ends unspliced; its pages may stay in the host tier."""
+        self.core.happened.over(h.number, Thrown.UNSPLICED)
         self._unpin(h)
         self._release(h)
         self.core.post(self.announce, h)
@@ -283,6 +288,7 @@ class HoldRules:
         """The visitor has queued the copies and published the tail: keep both ends until the copies have ended."""
         core, data = self.core, h.data
         firsts = {name: one.first for name, one in data.parts.items()}
+        core.happened.loaded(h.number, live)
         start = min([live, *firsts.values()])
         data.span = core.tree.hold_span(data.chain, start, max(start, data.last), firsts=firsts)
         data.operation = core.begin(Kind.LOAD, h.number, lambda n: core.copies.sent(n, core.clock.tick)).number

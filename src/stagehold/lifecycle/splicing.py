@@ -48,6 +48,7 @@ def join(core: Core, hold: HoldData, chain: Chain, low: int) -> None:
 def load(core: Core, stock: Stock, pages: list[int], slots: list[int]) -> None:
     """Queue the copies of staging pages to slots of one component, where it has bytes."""
     bytes_of = core.bytes.get(stock.name)
+    core.happened.copied_in(stock.name, len(slots))
     if bytes_of is not None and slots:
         bytes_of.load(pages, slots)
 

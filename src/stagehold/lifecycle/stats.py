@@ -9,6 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stagehold.lifecycle.core import Core
+from stagehold.lifecycle.happened import PUT_OFF, Admitted, Amount
+from stagehold.lifecycle.occupancy import Occupancy
+from stagehold.lifecycle.stocks import PoolUse
 from stagehold.lifecycle.writes import HEAD_SHIFT, PART_SHIFT
 from stagehold.machines import MACHINES, RECORD, Birth, Block, Sink, rows_of
 from stagehold.machines.counters import counters, decline_codes
@@ -40,6 +43,11 @@ class Stats:
     components count like those of FULL. `backlog_age` is how many ticks the oldest write has been pending. What waits
     for a write-back policy was not offered yet: `held_back_pages`, of which some are evicted first. `kept_pages` are in
     the host tier or the page cache; `reserved_pages` of the device are promised and not taken: they evict nothing yet.
+
+    `states` has the instances in each `machine.state` now, `state_ticks` the ticks that all instances together have
+    spent there. `put_off` are tokens of commits and of parked spans, counted each time, by what they waited for.
+    `thrown` is what was read and of no use, by reason; what host memory keeps of that may be of use to others later.
+    `wrong_beliefs` are pages believed stored that did not come back. `token_gap` is 0 unless the token book is broken.
     """
 
     ticks: int
@@ -70,6 +78,20 @@ class Stats:
     kept_pages: int
     reserved_pages: int
     max_reissues: int
+    states: dict[str, int]
+    state_ticks: dict[str, int]
+    pools: dict[str, PoolUse]
+    pinned_pages: int
+    put_off: dict[str, int]
+    admitted: Admitted
+    read: Amount
+    thrown: dict[str, Amount]
+    to_device: Amount
+    from_device: Amount
+    beliefs: int
+    wrong_beliefs: int
+    breaker_rest: int
+    token_gap: int
 
     def count(self, counter: str) -> Count:
         """One counter by name; of a name that nothing has, or that nothing counted, nothing."""
@@ -130,6 +152,7 @@ class Tally:
     def __init__(self, sink: Sink | None) -> None:
         self._sink = sink
         self._counts = Counts()
+        self._occupancy = Occupancy()
         self.violations = 0
         self.max_issues = 0  # launches of the attempt that had most of them, among those that ended
         self.last: Block | None = None
@@ -138,7 +161,9 @@ class Tally:
         """One tick's block."""
         self.last = block
         if block.records or block.births:
-            self._counts.add(block.table(), block.births)
+            table = block.table()
+            self._counts.add(table, block.births)
+            self._occupancy.add(block.tick, table.tolist(), block.births)
         if self._sink is not None:
             self._sink(block)
 
@@ -148,7 +173,9 @@ class Tally:
         # Another thread may ask, in the middle of a step: a record of which only the first half stands there waits.
         raw = b"".join(journal.records)
         records = np.frombuffer(raw, RECORD, len(raw) // RECORD.itemsize)
-        counts = self._counts.plus(records, tuple(journal.births))
+        births, tick = tuple(journal.births), core.clock.tick
+        counts = self._counts.plus(records, births)
+        occupancy = self._occupancy.plus(tick, records.tolist(), births)
         counted = _counted(counts, _page_bytes(core), size)
 
         def pages(*names: str) -> int:
@@ -156,7 +183,7 @@ class Tally:
 
         offered = [name for name in counted if name.startswith("write_offer_")]
         return Stats(
-            ticks=core.clock.tick,
+            ticks=tick,
             queried=ledger.queried,
             spliced=ledger.spliced,
             open_claims=ledger.open,
@@ -178,17 +205,38 @@ class Tally:
             evicted_unwritten_pages=pages("write_start_copy"),  # tails that a copy found evicted when it began
             backlog_pages=ledger.totals["backlog"],
             backlog_writes=len(core.backlog),
-            backlog_age=max((core.clock.tick - w.data.since for w in list(core.writes.values())[:1]), default=0),
+            backlog_age=max((tick - w.data.since for w in list(core.writes.values())[:1]), default=0),
             held_back_pages=len(core.held_back.pages),
             evicted_held_back_pages=core.held_back.lost,
             kept_pages=sum(len(stock.host) for stock in core.stocks),
             reserved_pages=sum(stock.reserved for stock in core.stocks),
             max_reissues=max(0, self._max_issues(core) - 1),
+            states=occupancy.standing(),
+            state_ticks=occupancy.ticks(tick),
+            pools={stock.name: stock.use() for stock in core.stocks},
+            pinned_pages=core.tree.pinned,
+            put_off=_put_off(core, counted),
+            admitted=core.happened.admitted,
+            read=core.happened.read,
+            thrown={reason.value: amount for reason, amount in core.happened.thrown.items()},
+            to_device=core.happened.to_device,
+            from_device=core.happened.from_device,
+            beliefs=len(core.beliefs),
+            wrong_beliefs=core.beliefs.wrong,
+            breaker_rest=core.breaker.data.rest,
+            token_gap=ledger.token_gap,
         )
 
     def _max_issues(self, core: Core) -> int:
         alive = list(core.requests.values())  # at once, since the engine's thread may go on meanwhile
         return max([self.max_issues, *(m.issues for m in alive)])
+
+
+def _put_off(core: Core, counted: dict[str, Count]) -> dict[str, int]:
+    """Every resource named; commits that found no room waited for the device."""
+    commits = (counted.get(name, NEVER).tokens for name in ("request_commit_no_room", "request_commit_deferred"))
+    waits = {what: core.happened.put_off[what] for what in PUT_OFF.values()}
+    return {"device": sum(commits), **waits}
 
 
 def _page_bytes(core: Core) -> list[int]:

@@ -7,6 +7,7 @@ tree; the rules reach the others by the component protocol alone, and name none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from stagehold.cache.components.base import Component, Span
@@ -18,6 +19,19 @@ from stagehold.cache.pools import Pool, StagingPool
 from stagehold.specs.component import ComponentConfig
 from stagehold.specs.config import EngineConfig
 from stagehold.specs.outcomes import HostMode
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUse:
+    """The pools of one component now, in pages (or checkpoints)."""
+
+    device_pages: int
+    device_used: int
+    device_reserved: int
+    staging_pages: int
+    staging_used: int
+    staging_kept: int
+    staging_written: int
 
 
 class Stock:
@@ -65,6 +79,18 @@ class Stock:
     def hosts(self, chain: Chain, start: int, last: int) -> bool:
         """Whether every page of [start, last) is in the host tier."""
         return self.host.reach(chain, start, last, self.tag) == last
+
+    def use(self) -> PoolUse:
+        """What of its pools is in use."""
+        return PoolUse(
+            device_pages=self.device.size,
+            device_used=self.device.size - self.device.free_count,
+            device_reserved=self.reserved,
+            staging_pages=self.size,
+            staging_used=self.staging.used,
+            staging_kept=len(self.host),
+            staging_written=self.written,
+        )
 
 
 class Stocks:

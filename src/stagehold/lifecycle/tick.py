@@ -157,7 +157,9 @@ class Tick:
 
     def _fetch_ended(self, operation: Operation) -> None:
         h = self.core.holds[operation.owner]
-        if h.state is HoldState.DRAINING:
+        wanted = h.state is not HoldState.DRAINING
+        self.core.happened.ended(operation.number, h.number, operation.good - operation.ready, wanted=wanted)
+        if not wanted:
             self.core.steps.hold.io_ended(h)
         else:
             self.core.steps.hold.fetched(h, operation.good)
@@ -274,6 +276,7 @@ class Tick:
             return None
         outcome = self.core.steps.hold.io_commit(h, self.holds.look(h))
         self.core.settle()
+        self.core.happened.parked(IoCommit(outcome), (h.data.last - h.data.start) * self.core.config.page_size)
         return IoCommit(outcome)
 
     def _start_writes(self) -> None:

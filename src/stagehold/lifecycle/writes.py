@@ -159,6 +159,7 @@ class WriteRules:
             slots += core.tree.slots(data.chain, data.first, data.last, data.component)
             pages += data.staging
         for name, (slots, pages) in sources.items():
+            core.happened.copied_out(name, len(pages))
             if name in core.bytes:
                 core.bytes[name].save(slots, pages)
         for operation, _ in core.unsent:

@@ -206,6 +206,15 @@ class Loss(IntEnum):
     ABORTED = 12
 
 
+class Thrown(StrEnum):
+    """Why pages that were read from the store were of no use to whoever asked for them."""
+
+    COVERED = "covered"  # the device had them by the time of the splice
+    UNSPLICED = "unspliced"  # their hold ended before a splice; host memory may keep them
+    FAILED = "failed"  # too few came back
+    DRAINED = "drained"  # nobody wanted them any more when they came
+
+
 class Decline(IntEnum):
     """Why a launch was declined."""
 

@@ -1,0 +1,126 @@
+"""What a feed publishes: one moment, from the engine's thread, with what ticks took and how fast bytes moved."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from stagehold.operate.snapshot import BOUNDS, Feed, Rates, Times
+from stagehold.testing.hand import Hand
+
+
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def fed(h: Hand, clock: Clock, pace: float = 0.0) -> Feed:
+    return Feed(h.engine, pace_seconds=pace, clock=clock, wall=lambda: 1e9)
+
+
+def test_a_tick_publishes_what_it_did(clock):
+    """And the one before stays as it was."""
+    with Hand() as h:
+        feed = fed(h, clock)
+        first = feed.latest
+        feed.tick()
+        assert first.tick + 1 == feed.latest.tick == h.now
+        assert ("attached", "healthy", False) == (feed.latest.attachment.name.lower(), feed.latest.breaker, first.works)
+
+
+def test_snapshots_keep_their_distance_and_beats_do_not(clock):
+    """One in ten seconds, and the last sign of life of every tick."""
+    with Hand() as h:
+        feed, first = fed(h, clock, pace=10), h.now
+        for _ in range(12):
+            clock.now += 1
+            feed.tick()
+        assert (first + 10, first + 12) == (feed.latest.tick, feed.beat.tick)
+        assert 112.0 == feed.beat.at
+
+
+def test_ticks_and_what_lies_between_them_are_timed(clock):
+    """Three ticks, two gaps."""
+    with Hand() as h:
+        feed = fed(h, clock)
+        for _ in range(3):
+            with feed.timing():
+                clock.now += 0.002
+                h.engine.tick()
+            clock.now += 0.5
+        durations, lags = feed.latest.durations, feed.latest.lags
+        assert (3, pytest.approx(0.006), pytest.approx(0.002)) == (durations.count, durations.sum, durations.last)
+        assert (2, pytest.approx(1.0)) == (lags.count, lags.sum)
+
+
+def test_what_a_tick_raises_is_published_and_goes_on(clock):
+    """The beat says what it was, and counts no tick."""
+    with Hand() as h:
+        feed = fed(h, clock, pace=1000)
+        before = feed.beat.tick
+        with pytest.raises(RuntimeError), feed.timing():
+            raise RuntimeError("the group is gone")
+        assert ("RuntimeError: the group is gone", before) == (feed.beat.fault, feed.beat.tick)
+        assert feed.latest.fault
+        feed.tick()
+        assert "" == feed.beat.fault
+
+
+def test_bandwidth_is_bytes_by_time_of_the_last_seconds(clock):
+    """512 bytes came in within two seconds; after a long silence nothing does."""
+    with Hand(parts=2, page_part_bytes=32) as h:
+        feed = fed(h, clock)
+        h.put(h.prompt(8))
+        a = h.arrive("a", h.prompt(8))
+        h.tick(3)
+        h.serve(a)
+        clock.now += 2
+        assert Rates(store_read=256.0, to_device=256.0) == feed.publish().rates
+        for _ in range(3):
+            clock.now += 15
+            rates = feed.publish().rates
+        assert Rates() == rates
+
+
+def test_times_fall_into_their_buckets():
+    """Bounds belong to the bucket that they end; what is longer than all goes into the last."""
+    times = Times().plus(BOUNDS[0]).plus(BOUNDS[0] * 1.01).plus(BOUNDS[-1] * 2)
+    assert (1, 1, 1) == (times.counts[0], times.counts[1], times.counts[-1])
+    assert 3 == times.count
+
+
+def test_another_thread_reads_while_the_engine_works():
+    """Each snapshot that it sees is whole: tokens add up, and time does not run backwards."""
+    with Hand() as h:
+        feed = Feed(h.engine, pace_seconds=0)
+        seen, done = [], threading.Event()
+
+        def look() -> None:
+            while not done.is_set():
+                if not seen or seen[-1] is not feed.latest:
+                    seen.append(feed.latest)
+
+        reader = threading.Thread(target=look)
+        reader.start()
+        for number in range(30):
+            h.put(h.prompt(8, number))
+            a = h.arrive(f"r{number}", h.prompt(8, number))
+            for _ in range(3):
+                feed.tick()
+            h.serve(a)
+        done.set()
+        reader.join()
+        assert len(seen) > 3
+        assert {0} == {one.stats.token_gap for one in seen}
+        assert sorted(one.tick for one in seen) == [one.tick for one in seen]
