@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from stagehold.testing.explore.small import SmallWorld
 
 
+TOLD_EVERY = 50_000
+"""Transitions of a walk after which its progress is told on standard error."""
+
+
 def explore(
     *,
     world: Annotated[list[str] | None, typer.Option(help="Only this world; may be given again.")] = None,
@@ -96,15 +100,27 @@ def _replay(name: str) -> None:
 
 
 def _walk(worlds: list[SmallWorld], transitions: int, seed: int, *, as_json: bool) -> None:
-    from stagehold.testing.explore.walks import walk
+    from stagehold.testing.explore.walks import Walked, walk
 
-    done = walk(worlds, seed, transitions=transitions)
+    heard = 0
+
+    def tell(so_far: Walked) -> None:
+        nonlocal heard
+        if so_far.transitions - heard >= TOLD_EVERY:
+            heard = so_far.transitions
+            typer.echo(f"{heard:,} of {transitions:,} transitions after {so_far.seconds:.0f} s", err=True)
+
+    done = walk(worlds, seed, transitions=transitions, every=tell)
     told: dict[str, Any] = {
         "transitions": done.transitions,
         "walks": done.walks,
+        "situations": done.situations,
         "seed": seed,
         "violations": int(bool(done.violation)),
+        "unreleased": done.unreleased,
+        "longest_ticks_to_the_end": done.longest,
         "aborted_in": dict(sorted(done.aborted_in.items())),
+        "never_aborted_in": done.never_aborted_in,
         "per_second": round(done.transitions / max(done.seconds, 1e-9)),
         "seconds": round(done.seconds, 1),
     }

@@ -9,12 +9,12 @@ import pytest
 from stagehold.lifecycle.holds import HoldRules
 from stagehold.specs.outcomes import Fetched
 from stagehold.specs.request import RequestState
-from stagehold.testing.explore import WORLDS, soak, walk
+from stagehold.testing.explore import WORLDS, soak, walk, walks
+from stagehold.testing.explore.pair import Pair
+from stagehold.testing.explore.walks import ABORTABLE
 
 ENDED = (RequestState.FINISHED, RequestState.RETRACTED, RequestState.ABORTED)
 PASSING = (RequestState.ANCHOR_LOST,)
-ABORTABLE = {state.name.lower() for state in RequestState if state not in (*ENDED, *PASSING)}
-"""Where a request can be when it is aborted: a passing state is left in the cascade that entered it."""
 
 
 def test_the_same_seed_makes_the_same_walk() -> None:
@@ -35,6 +35,35 @@ def test_a_walk_finds_what_is_planted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "wrong page" in found.violation
     assert "world fork" == found.program[0]
     assert found.transitions < 4_000
+
+
+def test_a_walk_is_brought_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without further trouble; a unit that has no home by then is counted, and is a find with its program."""
+    whole = walk(WORLDS[:1], 1, transitions=60)
+    busy = Pair.rest
+    monkeypatch.setattr(Pair, "rest", lambda self: (self.cores[0].tree.lock(self.chains[0], 1), busy(self)))
+    left = walk(WORLDS[:1], 1, transitions=60)
+
+    assert ("", 0) == (whole.violation, whole.unreleased)
+    assert 1 < whole.walks
+    assert 10 < whole.situations <= whole.transitions
+    assert "there is left: {'receipts': 1" in left.violation
+    assert 1 == left.walks
+
+
+def test_a_walk_that_comes_to_no_end_is_a_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More ticks without trouble than the limits allow are told; here they allow none."""
+    monkeypatch.setattr(walks, "limit_of", lambda world: 0)
+    monkeypatch.setattr(walks, "LIVES", 4)
+    found = walk(WORLDS[:1], 1, transitions=400)
+
+    assert "not everything has ended after 1 ticks without trouble, 0 are allowed" in found.violation
+    assert found.program[-1].startswith("tick")
+
+
+def test_a_request_can_be_aborted_in_all_but_passing_and_last_states() -> None:
+    """The list is made from the declaration."""
+    assert {state.name.lower() for state in RequestState if state not in (*ENDED, *PASSING)} == set(ABORTABLE)
 
 
 def test_the_line_through_sizes() -> None:
@@ -69,8 +98,8 @@ def test_a_process_that_grows_is_not_flat() -> None:
 
 @pytest.mark.soak
 def test_requests_are_aborted_wherever_they_can_be() -> None:
-    """Fifty thousand transitions over all worlds: nothing is found, and a request was aborted in each state."""
+    """Fifty thousand transitions over all worlds: nothing is found or left, and a request was aborted in each state."""
     done = walk(WORLDS, 11, transitions=50_000)
 
-    assert "" == done.violation, done.program
-    assert set(done.aborted_in) == ABORTABLE
+    assert ("", 0) == (done.violation, done.unreleased), done.program
+    assert [] == done.never_aborted_in
