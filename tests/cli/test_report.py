@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from stagehold.cli.main import app
+from stagehold.lab.traces import shipped_trace
 from stagehold.machines import MACHINES
 
 LENT = Path(__file__).resolve().parents[1] / "machines" / "test_html_page.py"
@@ -29,10 +30,12 @@ def run(*arguments: object) -> Result:
 def _html(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page of two runs, the second with a slow store and with a log."""
     folder = tmp_path_factory.mktemp("report")
-    small = ("simulate", "--requests", 30, "--scale", 32, "--page-size", 16, "--device-pages", 560)
+    trace = folder / "agents.jsonl"
+    assert 0 == run("trace", "convert", shipped_trace("miniswe"), trace, "--session-every", 0.5).exit_code
+    small = ("simulate", "--trace", trace, "--requests", 60, "--device-pages", 300)
     fast, slow = folder / "fast.json", folder / "slow.json"
     assert 0 == run(*small, "--out", fast).exit_code
-    assert 0 == run(*small, "--out", slow, "--store-gbps", 0.05, "--audit", folder / "a.jsonl").exit_code
+    assert 0 == run(*small, "--out", slow, "--store-gbps", 0.5, "--audit", folder / "a.jsonl").exit_code
     done = run("report", fast, slow, "--out", folder / "r.html", "--title", "Fast and slow")
     assert f"2 runs on {folder / 'r.html'}\n" == done.stdout
     return folder / "r.html"
@@ -74,17 +77,53 @@ def _visit(html: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cal
 def test_charts_are_drawn(visit: Callable[..., Any]) -> None:
     """Every chart has curves that take room, and all that belong to runs over time are there for both."""
     page = visit()
-    titles = [text.rsplit(" ", 1)[0] for text in page.texts("figcaption")]
+    titles = page.ask("[...document.querySelectorAll('figcaption')].map(e => e.firstChild.textContent.trim())")
     boxes = page.ask(
         "[...document.querySelectorAll('.chart .line, .chart .area')]"
         ".map(e => e.getBBox()).map(b => [b.width, b.height])"
     )
 
-    assert 1 + 2 * 6 == len(titles)
+    each = ["Prompt tokens by tier", "Hit tokens by tier", "Queried hit tokens", "Bytes moved",
+            "Staging, pins, backlog", "Retries and deferrals", "Requests waiting or running"]  # fmt: skip
+    lost = "Hit tokens lost, by reason"
+    assert sorted(["Waiting for the first token", *each, *each, lost]) == sorted(titles)
     assert all(width > 50 for width, _ in boxes)
     assert sum(height > 20 for _, height in boxes) >= len(boxes) / 2
     assert 2 == page.ask("document.querySelectorAll('.chart')[0].querySelectorAll('.line').length")
     assert page.texts("p")[0].startswith("slow hit ")
+
+
+def test_runs_stand_side_by_side(visit: Callable[..., Any], html: Path) -> None:
+    """A bar for each, as long as its prompts, in parts; and a row for each, with every reason for which it lost any."""
+    page = visit()
+    bars = page.ask(
+        "[...document.querySelectorAll('.parts')].map(e => [e.clientWidth, ...[...e.children].map(b => b.offsetWidth)])"
+    )
+    losses = json.loads((html.parent / "slow.json").read_text())["losses"]
+    heads = page.texts("[aria-label='Where hit tokens ended'] th")
+
+    assert 2 == len(bars)
+    for whole, *parts in bars:
+        assert 3 == len(parts)
+        assert abs(whole - sum(parts)) <= 3
+    assert bars[0][2] > bars[1][2]
+    assert ["run", "queried", "spliced", *sorted(losses)] == heads
+
+
+def test_everything_can_be_reached_by_keyboard(visit: Callable[..., Any]) -> None:
+    """Tab goes to every head, every table and every fold in turn, each with an outline to be seen."""
+    page = visit()
+    wanted = page.ask(
+        "[...document.querySelectorAll('button, summary, [tabindex]')].filter(e => e.checkVisibility()).length"
+    )
+    seen = set()
+    for _ in range(wanted):
+        page.press("Tab", 9)
+        where = "[...document.querySelectorAll('*')].indexOf(document.activeElement)"
+        seen.add(page.ask(f"[{where}, getComputedStyle(document.activeElement).outlineStyle].join()"))
+
+    assert wanted == len(seen) > 40
+    assert {"solid"} == {one.split(",")[1] for one in seen}
 
 
 def test_tables_sort_by_mouse_and_keyboard(visit: Callable[..., Any]) -> None:

@@ -82,6 +82,7 @@ class Sample:
     deferrals: int
     spliced_tokens: int
     lost_tokens: int
+    losses: dict[str, int]
     owned: dict[str, int]
     requests: int
 
@@ -127,6 +128,7 @@ class Samples:
                 deferrals=times(stats, DEFERRALS),
                 spliced_tokens=stats.spliced,
                 lost_tokens=sum(stats.losses.values()),
+                losses=dict(stats.losses),
                 owned=dict(stats.owned),
                 requests=requests,
             )
@@ -137,10 +139,12 @@ class Samples:
         self.stats, self.digest = self._engine.stats(), self._engine.digest()
 
     def columns(self) -> Iterator[tuple[str, list[float]]]:
-        """The samples by name, each a column; levels of what somebody owned by the resource's name."""
+        """The samples by name, each a column; losses by reason, and levels of what somebody owned by resource."""
         for name in Sample.__slots__:
-            if name != "owned":
+            if name not in ("losses", "owned"):
                 yield name, [getattr(one, name) for one in self.taken]
+        for reason in sorted({name for one in self.taken for name in one.losses}):
+            yield f"lost_{reason}", [one.losses.get(reason, 0) for one in self.taken]
         for resource in sorted({name for one in self.taken for name in one.owned}):
             yield f"owned_{resource}", [one.owned.get(resource, 0) for one in self.taken]
 

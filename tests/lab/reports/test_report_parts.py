@@ -14,7 +14,7 @@ from stagehold.lab.reports.charts import Axes, Line, lines, nice, rates, short
 from stagehold.lab.reports.page import Extra, page, write_report
 from stagehold.lab.reports.run import RunError, as_run, read_run
 from stagehold.lab.reports.sentences import comparison, summary
-from stagehold.lab.reports.tables import bars, number, table, words
+from stagehold.lab.reports.tables import bars, number, parted, table, words
 
 FOUND: dict[str, Any] = {
     "requests": 4,
@@ -52,6 +52,27 @@ def test_runs_are_compared_with_the_first() -> None:
     assert ["b hit 200 tokens, 0.50 times as many as a; its median wait was 2.50 times as long."] == list(
         comparison([as_run("a", FOUND | MORE), as_run("b", other)])
     )
+
+
+def test_of_many_runs_the_ends_are_told() -> None:
+    """The best and the worst in hits and in waits, not a sentence for each; and each is folded up."""
+    runs = [as_run(f"r{n}", FOUND | {"store_hit_tokens": 10 * n, "ttft_ms": {"p50": 500.0 - n}}) for n in range(20)]
+    told = " ".join(comparison(runs))
+
+    assert "20 runs." in told
+    assert "r19 reached the most, 68.0 %, and r0 the least, 30.0 %." in told
+    assert "that of r19, 481 ms, the longest that of r0, 500 ms." in told
+    assert 20 == page(runs).count("<details><summary>r")
+    assert 0 == page(runs[:8]).count("<details>")
+
+
+def test_bars_in_parts_are_of_one_scale() -> None:
+    """The longest takes the whole width, and what is written beside a bar are shares of its own."""
+    drawn = parted(("a", "b"), [("x", [1, 1]), ("y", [1, 0]), ("z", [0, 0])])
+
+    assert ["50.00", "50.00", "50.00", "0.00", "0.00", "0.00"] == re.findall(r"width:([\d.]+)%", drawn)
+    assert "a 50.0 %, b 50.0 %" in drawn
+    assert "<span>a 100.0 %</span>" in drawn
 
 
 @pytest.mark.parametrize(

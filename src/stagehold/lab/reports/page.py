@@ -12,28 +12,15 @@ from importlib.resources import files
 from pathlib import Path
 
 from stagehold.lab.reports.charts import Axes, Line, lines, rates
+from stagehold.lab.reports.overview import overview
 from stagehold.lab.reports.run import Run, RunError
 from stagehold.lab.reports.sentences import comparison, share, summary
 from stagehold.lab.reports.tables import Cell, bars, number, table, words
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
-FIGURES = (
-    ("requests", "requests"),
-    ("prompt_tokens", "prompt tokens"),
-    ("ideal_hit_tokens", "ideal hits"),
-    ("device_hit_tokens", "device hits"),
-    ("store_hit_tokens", "store hits"),
-    ("recomputed_tokens", "recomputed"),
-    ("fetched_tokens", "fetched"),
-    ("spliced_tokens", "spliced"),
-    ("phantom_hit_tokens", "phantoms"),
-    ("retries", "retries"),
-    ("deferrals", "deferrals"),
-    ("read_bytes", "bytes read"),
-    ("written_bytes", "bytes written"),
-    ("ticks", "ticks"),
-)
+RUNS_OPEN = 8
+"""More runs than that are folded up, each to be opened."""
 PHASES = (("until admitted", "admitted_ms"), ("until the first token", "ttft_ms"), ("until the end", "finished_ms"))
 
 
@@ -54,8 +41,9 @@ def page(runs: Sequence[Run], *, title: str = "Runs", extras: Sequence[Extra] = 
     """The page as text; `RunError` without any run."""
     if not runs:
         raise RunError("report", "at least one run", "none")
-    parts = [_overview(runs)]
-    parts += [_section(run.name, "".join(_of_run(run))) for run in runs]
+    parts = [_paragraph(comparison(runs))] if len(runs) > 1 else []
+    parts += overview(runs)
+    parts += [_of_one(run, folded=len(runs) > RUNS_OPEN) for run in runs]
     parts += [_section(extra.title, extra.html) for extra in extras]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -79,41 +67,24 @@ def _paragraph(sentences: Iterator[str]) -> str:
     return f"<p>{escape(' '.join(sentences))}</p>"
 
 
-def _overview(runs: Sequence[Run]) -> str:
-    shown = [(name, head) for name, head in FIGURES if any(run.has(name) for run in runs)]
-    waits = any(run.waits for run in runs)
-    heads = ["run", "hits of ideal", *(["wait p50 ms", "wait p95 ms"] if waits else []), *(head for _, head in shown)]
-    rows = [[words(run.name), *_ratios(run, waits), *(number(run.number(name)) for name, _ in shown)] for run in runs]
-    told = _paragraph(comparison(runs)) if len(runs) > 1 else ""
-    return f"{told}{table('All runs', heads, rows)}{_waits(runs)}"
-
-
-def _ratios(run: Run, waits: bool) -> list[Cell]:
-    ideal = run.number("ideal_hit_tokens")
-    cells = [Cell(share(run.hits, ideal), run.hits / ideal if ideal else 0.0)]
-    return [*cells, *(number(run.waits.get(rank, 0)) for rank in ("p50", "p95"))] if waits else cells
-
-
-def _waits(runs: Sequence[Run]) -> str:
-    """Times to first token of all runs in one chart."""
-    drawn = []
-    for run in runs:
-        times = run.found.get("ttft_ms_sorted") or []
-        if len(times) > 1:
-            shares = [100 * rank / (len(times) - 1) for rank in range(len(times))]
-            drawn.append(Line(run.name, [max(time, 0.1) for time in times], shares))
-    axes = Axes("ms to the first token", "% of requests", log=True, most=100)
-    return f'<div class="charts">{lines("Waiting for the first token", axes, drawn)}</div>' if drawn else ""
+def _of_one(run: Run, *, folded: bool) -> str:
+    inside = "".join(_of_run(run))
+    if folded:
+        return f"<details><summary>{escape(run.name)}</summary>{inside}</details>"
+    return _section(run.name, inside)
 
 
 def _of_run(run: Run) -> Iterator[str]:
     yield _paragraph(summary(run))
     if run.series:
         yield f'<div class="charts">{"".join(_over_time(run))}</div>'
-    yield "<h3>Where hit tokens ended</h3>"
     queried = run.number("queried_hit_tokens")
-    ends = [("spliced", run.number("spliced_tokens")), *(run.losses.items())]
-    yield bars([(name.replace("_", " "), tokens, f"{tokens:,.0f}, {share(tokens, queried)}") for name, tokens in ends])
+    if queried:
+        yield "<h3>Where hit tokens ended</h3>"
+        ends = [("spliced", run.number("spliced_tokens")), *run.losses.items()]
+        yield bars(
+            [(name.replace("_", " "), tokens, f"{tokens:,.0f}, {share(tokens, queried)}") for name, tokens in ends]
+        )
     if run.found.get("slowest"):
         yield "<h3>Slowest requests</h3>"
         yield _slowest(run)
@@ -133,13 +104,16 @@ def _over_time(run: Run) -> Iterator[str]:
     def levels(named: Sequence[tuple[str, str]]) -> list[Line]:
         return [Line(name, seconds, run.series[column]) for name, column in named if column in run.series]
 
-    tiers = (("device", "device_hit_tokens"), ("store", "store_hit_tokens"), ("computed", "computed_tokens"))
+    hits = (("device", "device_hit_tokens"), ("store", "store_hit_tokens"))
     ends = (("spliced", "spliced_tokens"), ("lost", "lost_tokens"))
+    losses = [(reason.replace("_", " "), f"lost_{reason}") for reason in run.losses]
     moved = (("read", "read_bytes"), ("written", "written_bytes"))
     owned = (("staging", "owned_staging"), ("pins", "owned_pin"), ("write backlog", "owned_backlog"))
     again = (("retries", "retries"), ("deferrals", "deferrals"))
-    yield _chart("Prompt tokens by tier", "tokens/s", grown(tiers), stacked=True)
+    yield _chart("Prompt tokens by tier", "tokens/s", grown((*hits, ("computed", "computed_tokens"))), stacked=True)
+    yield _chart("Hit tokens by tier", "tokens/s", grown(hits), stacked=True)
     yield _chart("Queried hit tokens", "tokens/s", grown(ends), stacked=True)
+    yield _chart("Hit tokens lost, by reason", "tokens/s", grown(losses), stacked=True)
     yield _chart("Bytes moved", "GB/s", grown(moved, 1e-9))
     yield _chart("Staging, pins, backlog", "pages", levels(owned))
     yield _chart("Retries and deferrals", "per second", grown(again))

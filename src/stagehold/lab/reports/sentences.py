@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from stagehold.lab.reports.run import Run
 
+COMPARED_MAX = 8
+"""Of more runs a sentence each would be read by nobody."""
+
 
 def summary(run: Run) -> Iterator[str]:
     """What one run found."""
@@ -33,13 +36,36 @@ def summary(run: Run) -> Iterator[str]:
 
 
 def comparison(runs: Sequence[Run]) -> Iterator[str]:
-    """How each further run differs from the first."""
+    """How each further run differs from the first; of many runs, the ends of what was reached."""
     first = runs[0]
+    if len(runs) > COMPARED_MAX:
+        yield from _ends(runs)
+        return
     for other in runs[1:]:
         told = f"{other.name} hit {other.hits:,} tokens, {times(other.hits, first.hits)} as many as {first.name}"
         if first.waits.get("p50") and other.waits.get("p50"):
             told += f"; its median wait was {times(other.waits['p50'], first.waits['p50'])} as long"
         yield told + "."
+
+
+def _ends(runs: Sequence[Run]) -> Iterator[str]:
+    """The best and the worst of many runs, in hits and in waits."""
+    bounded = [run for run in runs if run.number("ideal_hit_tokens")]
+    yield f"{len(runs):,} runs."
+    if bounded:
+        reached = {run.name: run.hits / run.number("ideal_hit_tokens") for run in bounded}
+        most, least = max(bounded, key=lambda run: reached[run.name]), min(bounded, key=lambda run: reached[run.name])
+        yield (
+            f"Of what a cache that never forgets would have hit, {most.name} reached the most, "
+            f"{100 * reached[most.name]:.1f} %, and {least.name} the least, {100 * reached[least.name]:.1f} %."
+        )
+    waited = [run for run in runs if run.waits.get("p50")]
+    if waited:
+        quick, slow = (pick(waited, key=lambda run: run.waits["p50"]) for pick in (min, max))
+        yield (
+            f"The shortest median wait was that of {quick.name}, {quick.waits['p50']:,.0f} ms, the longest that of "
+            f"{slow.name}, {slow.waits['p50']:,.0f} ms."
+        )
 
 
 def share(part: float, whole: float) -> str:

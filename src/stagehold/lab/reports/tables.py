@@ -57,3 +57,23 @@ def bars(rows: Sequence[tuple[str, float, str]]) -> str:
         f"<span>{escape(told)}</span></div>"
         for name, value, told in rows
     )
+
+
+def parted(parts: Sequence[str], rows: Sequence[tuple[str, Sequence[float]]]) -> str:
+    """A bar for each row, divided into `parts`, all of one scale: name, values; what is beside it are shares."""
+    most = max((sum(values) for _, values in rows), default=0) or 1
+    legend = "".join(f'<span><i class="s{at}"></i>{escape(part)}</span>' for at, part in enumerate(parts))
+    return "".join(_parted(parts, row, most) for row in rows) + f'<p class="legend">{legend}</p>'
+
+
+def _parted(parts: Sequence[str], row: tuple[str, Sequence[float]], most: float) -> str:
+    name, values = row
+    whole = sum(values) or 1
+    drawn = "".join(
+        f'<b class="s{at}" style="width:{100 * value / most:.2f}%" title="{escape(part)}: {value:,.0f}"></b>'
+        for at, (part, value) in enumerate(zip(parts, values, strict=True))
+    )
+    told = ", ".join(
+        f"{escape(part)} {100 * value / whole:.1f} %" for part, value in zip(parts, values, strict=True) if value
+    )
+    return f'<div class="bar"><span>{escape(name)}</span><span class="parts">{drawn}</span><span>{told}</span></div>'
