@@ -26,6 +26,7 @@ help:
 	@echo "make test-wheel  the wheel in new environments from the package index, one for each extra"
 	@echo "make fuzz    hostile files to every reader for SECONDS=$(SECONDS), by SEED"
 	@echo "make docs    the documentation as a site in site/"
+	@echo "make test-sglang  the SGLang plug-in against the released SGLang, in $(SGLANG)"
 	@echo "make soak    the long runs, then SECONDS=$(SECONDS) of storms, rules and walks"
 	@echo "make mutate  plant the bugs of the table one by one; MUTANTS=200 SEED=... draws others"
 	@echo "make setup   only prepare $(VENV)"
@@ -64,6 +65,24 @@ fuzz: $(READY)
 
 docs: $(READY)
 	$(BIN)/mkdocs build --strict --quiet
+
+# The released SGLang's own storage classes, on a CPU, in an environment of their own; nothing of it is a dependency.
+SGLANG := .venv-sglang
+SGLANG_NEEDS := aiohttp apache-tvm-ffi compressed-tensors dill einops fastapi gguf interegular ipython llguidance msgspec \
+	ninja numpy openai orjson packaging partial_json_parser pillow prometheus-client psutil py-spy pybase64 pytest \
+	python-multipart pyzmq regex requests scipy sentencepiece setproctitle tokenizers tqdm transformers triton uvicorn \
+	uvloop zstandard
+
+$(SGLANG)/.ready: constraints-sglang.txt pyproject.toml
+	$(PYTHON) -m venv $(SGLANG)
+	$(SGLANG)/bin/python -m pip install --quiet $$(grep '^torch==' constraints-sglang.txt)
+	$(SGLANG)/bin/python -m pip install --quiet --no-deps $$(grep '^sglang==' constraints-sglang.txt)
+	grep -v '^sglang==' constraints-sglang.txt > $(SGLANG)/constraints.txt
+	$(SGLANG)/bin/python -m pip install --quiet -c $(SGLANG)/constraints.txt -e . $(SGLANG_NEEDS) 2>/dev/null
+	@touch $@
+
+test-sglang: $(SGLANG)/.ready
+	$(SGLANG)/bin/python -m pytest -q -p no:cacheprovider -c tests/adapters/sglang/real/pytest.ini --import-mode=importlib tests/adapters/sglang/real
 
 # Long tests, the search of all small worlds, then storms, rules and walks in turn for SECONDS, from SEED on.
 soak: $(READY)
