@@ -17,7 +17,7 @@ import typer
 from pydantic import ValidationError
 from typer.core import TyperGroup
 
-from stagehold.cli import audit, bench, demo, diagram, explore, machines, replay, report, simulate, store, trace
+from stagehold.cli import audit, bench, config, demo, diagram, explore, machines, replay, report, simulate, store, trace
 from stagehold.cli.errors import BadInput
 
 # torch's worker threads spin while they wait, which takes the cores from the store's threads: a replay on two cores
@@ -79,6 +79,7 @@ app.command("report")(report.report)
 app.command("diagram")(diagram.diagram)
 app.command("explore")(explore.explore)
 app.add_typer(audit.app, name="audit")
+app.add_typer(config.app, name="config")
 app.add_typer(machines.app, name="machines")
 app.add_typer(store.app, name="store")
 app.add_typer(trace.app, name="trace")

@@ -18,7 +18,7 @@ class ComponentConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=32, description="its part in object names and books")
-    kind: ComponentKind
+    kind: ComponentKind = Field(description="a window of pages, or a checkpoint at a boundary")
     device_pages: int = Field(ge=1, description="slots of its device pool")
     staging_pages: int = Field(ge=0, description="its part of the host buffer")
     window_tokens: int | None = Field(
