@@ -27,7 +27,7 @@ from stagehold.testing.world import World
 REQUESTS = 80
 SEEDS = range(20)
 ACTS = 300
-RULE_STEPS = 800
+RULE_STEPS = 4_000
 
 
 def storm_of(mix: Mix, seed: int, requests: int) -> World:
@@ -82,8 +82,8 @@ def test_no_list_of_acts_breaks_an_engine_of_several_components() -> None:
     run_state_machine_as_test(
         MixRules,
         settings=settings(
-            max_examples=40,
-            stateful_step_count=25,
+            max_examples=100,
+            stateful_step_count=50,
             derandomize=True,
             database=None,
             deadline=None,
