@@ -23,10 +23,22 @@ from stagehold.cache.node import Node
 from stagehold.cache.pools import Pool
 from stagehold.cache.recency import LeafLRU
 from stagehold.cache.tree import Tree
-from stagehold.specs.outcomes import Birth
+from stagehold.specs.outcomes import Birth, Eviction
 from stagehold.testing.tree_shape import text_tokens
 
 PAGE = 16
+
+pytestmark = pytest.mark.usefixtures("eviction")
+
+
+def in_order(*orders):
+    """What is about some orders of eviction alone."""
+
+    def mark(test):
+        test.orders = orders
+        return test
+
+    return mark
 
 
 def tree_of(room=200, page_size=PAGE, **options):
@@ -139,6 +151,7 @@ def test_a_chain_of_another_page_size_is_refused():
         tree_of().full_match(chain_of("aaa", 32))
 
 
+@in_order(Eviction.LRU)
 def test_leaves_go_before_their_parents_and_old_ones_first():
     """A page is as recent as the latest use of anything behind it."""
     tree = tree_of()
@@ -160,6 +173,7 @@ def test_one_wanted_page_shortens_a_long_leaf():
     assert 99 == tree.full_match(chain)
 
 
+@in_order(Eviction.LRU)
 def test_a_use_in_the_middle_of_a_run_outlives_its_end():
     """A touching match makes its end a boundary, so that every page of a run has the same last use."""
     tree = tree_of()

@@ -24,6 +24,8 @@ from stagehold.testing.tree_shape import text_tokens
 PAGE = 64
 WINDOW = 3
 
+pytestmark = pytest.mark.usefixtures("eviction")
+
 
 def tree_of(*parts, room=60, **options):
     """A checked tree whose pools have different slot numbers at any time: no mix-up of components goes unseen."""

@@ -16,6 +16,7 @@ from stagehold.cache.components.full import SPINE
 from stagehold.cache.errors import InvariantBroken
 from stagehold.cache.node import NIL, Node
 from stagehold.cache.recency import LeafLRU
+from stagehold.cache.s3fifo import MAIN, S3Fifo
 from stagehold.cache.snapshot import nodes_of
 from stagehold.cache.spine import Spine
 from stagehold.specs.residency import ResidencyState
@@ -87,10 +88,16 @@ def check_counts(spine: Spine, nodes: Sequence[Node]) -> None:
 
 
 def check_order(spine: Spine, nodes: Sequence[Node]) -> None:
-    """The ring is sorted, nothing dead is in it, and every leaf without holds is offered."""
+    """What the order of removals keeps agrees with the nodes."""
     order = spine.order
-    if not isinstance(order, LeafLRU):
-        return
+    if isinstance(order, S3Fifo):
+        check_queues(order, nodes)
+    elif isinstance(order, LeafLRU):
+        check_ring(order, nodes)
+
+
+def check_ring(order: LeafLRU, nodes: Sequence[Node]) -> None:
+    """The ring is sorted, nothing dead is in it, and every leaf without holds is offered."""
     ring = order.members()
     stamps = [node.stamp for node in ring]
     equal("ring in stamp order", stamps, sorted(stamps))
@@ -100,6 +107,21 @@ def check_order(spine: Spine, nodes: Sequence[Node]) -> None:
     missed = [(node.start, node.end) for node in nodes if not (node.held or node.children or node in offered)]
     equal("leaves without holds that are not offered", missed, [])
     equal("late stamps on the heap", set(order.late) <= set(order.heap), True)
+
+
+def check_queues(order: S3Fifo, nodes: Sequence[Node]) -> None:
+    """Small's pages, main closed towards the root, every leaf without holds offered, and the ghost within its bound."""
+    small = [node for node in nodes if not node.stamp & MAIN]
+    equal("pages of small", order.small_pages, sum(node.end - node.start for node in small))
+    equal(
+        "main below small", [n.start for n in nodes if n.stamp & MAIN and n.parent.end and n.parent in set(small)], []
+    )
+    equal("lives in small", [node.start for node in small if node.stamp % MAIN], [])
+    offered = order.offered()
+    equal("queues hold living nodes", [node for node in offered if node not in set(nodes)], [])
+    missed = [(node.start, node.end) for node in nodes if not (node.held or node.children or node in offered)]
+    equal("leaves without holds that are not offered", missed, [])
+    equal("keys of the ghost", len(order.ghost()) <= order.ghost_keys, True)
 
 
 def check_part(part: Component, nodes: Sequence[Node]) -> None:

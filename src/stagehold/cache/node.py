@@ -32,8 +32,8 @@ class Node:
 
     `keys` are the index entries that name this node; `tokens` the raw tokens where keys cover blocks of
     several pages, else empty; `slots` one slot per page; `children` how many nodes continue this one;
-    `held` its own holds and the children with holds; `stamp` its last
-    use.
+    `held` its own holds and the children with holds; `stamp` what the order of
+    eviction knows of it.
     """
 
     __slots__ = (

@@ -11,7 +11,7 @@ had passed it) in a heap beside it. The victim is the smaller stamp of both head
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush, merge
 from typing import Protocol
 
@@ -19,18 +19,29 @@ from stagehold.cache.node import NIL, Node, new_ring
 
 
 class EvictionOrder(Protocol):
-    """The seam. Whatever orders removals must offer every leaf without holds, and nothing else."""
+    """The seam. Whatever orders removals must offer every leaf without holds, and nothing else.
 
-    ring: Node
+    `stamp` of a node is the order's to write, and means what the order says. Its answers follow from the calls alone,
+    so that ranks that make the same calls evict the same pages.
+    """
+
+    def born(self, node: Node) -> None:
+        """Note a new leaf, which was computed or fetched just now."""
 
     def used(self, node: Node) -> None:
         """Note that a use ended at `node` just now."""
+
+    def split(self, upper: Node, lower: Node) -> None:
+        """Note that `upper` is what was the upper part of `lower`: the pages of both have one history."""
 
     def covered(self, parent: Node) -> None:
         """Note that `parent` got a child, so that it is no candidate."""
 
     def offer(self, leaf: Node) -> None:
         """Note that a leaf without holds may have to be offered again."""
+
+    def shortened(self, leaf: Node, pages: int, keys: Sequence[bytes]) -> None:
+        """Note that a leaf has lost its last pages, and the keys that named them."""
 
     def removed(self, node: Node, parent: Node) -> None:
         """Note that `node` is gone; what it knew of uses passes to `parent`."""
@@ -40,6 +51,12 @@ class EvictionOrder(Protocol):
 
     def coming(self) -> Iterator[Node]:
         """Give the leaves without holds in the order in which they would go; nothing may change meanwhile."""
+
+    def heads(self) -> tuple[Node, ...]:
+        """Nodes without pages that links of others lead to: a copy of the tree copies them, too."""
+
+    def memory(self) -> bytes:
+        """What a later answer depends on beside the stamps, for the digest of the tree."""
 
 
 class LeafLRU:
@@ -68,6 +85,14 @@ class LeafLRU:
         node.older, node.newer = last, ring
         last.newer = ring.older = node
 
+    born = used
+
+    def split(self, upper: Node, lower: Node) -> None:
+        """Leave both: the stamp of the lower one counts for the upper one as long as it is there."""
+
+    def shortened(self, leaf: Node, pages: int, keys: Sequence[bytes]) -> None:
+        """Leave it where it is."""
+
     def covered(self, parent: Node) -> None:
         """Take a parent out: its child goes first."""
         self._unlink(parent)
@@ -95,6 +120,14 @@ class LeafLRU:
         """Cut the node out and raise the parent's stamp."""
         self._unlink(node)
         parent.stamp = max(parent.stamp, node.stamp)
+
+    def heads(self) -> tuple[Node, ...]:
+        """See the protocol."""
+        return (self.ring,)
+
+    def memory(self) -> bytes:
+        """See the protocol: the stamps say it all."""
+        return b""
 
     def members(self) -> list[Node]:
         """Nodes in the ring, oldest first."""

@@ -23,7 +23,7 @@ def nodes_of(spine: Spine) -> dict[Node, None]:
 def heads_of(spine: Spine) -> Iterator[Node]:
     """Nodes without pages: roots and heads of rings."""
     yield from spine.index.roots.values()
-    yield spine.order.ring
+    yield from spine.order.heads()
     for part in spine.parts:
         yield part.ring
 
@@ -82,6 +82,7 @@ def digest(spine: Spine) -> bytes:
         told.update(b"".join(node.keys) + repr(numbers).encode())
     for part in spine.parts:
         told.update(repr([node.stamp for node in part.ring_members()]).encode())
+    told.update(spine.order.memory())
     holds = spine.holds
     told.update(repr((spine.nodes, spine.total, holds.evictable, holds.pinned, holds.serial)).encode())
     return told.digest()

@@ -111,6 +111,7 @@ class Spine:
         upper = Node(lower.parent, lower.start, at, lower.slots[:size], tuple([Cell() for _ in self.parts]))
         lower.slots = lower.slots[size:]
         self.holds.split(upper, lower)
+        self.order.split(upper, lower)
         lower.parent, lower.start = upper, at
         self.index.divide(upper, lower, chain)
         for part in self.parts:
@@ -150,7 +151,7 @@ class Spine:
         self.changes += 1
         self.total += end - start
         self.holds.evictable += end - start
-        self.order.used(node)
+        self.order.born(node)
         if self.log is not None:
             self.record(Change.STORED, Reason.INSERTED, Span(start, end), node.keys)
         return node
@@ -165,6 +166,7 @@ class Spine:
         del leaf.slots[keep:]
         old_end = leaf.end
         keys = self.index.shorten(leaf, end)
+        self.order.shortened(leaf, pages, keys)
         self.changes += 1
         self.total -= pages
         self.holds.evictable -= pages

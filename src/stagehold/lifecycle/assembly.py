@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from stagehold.cache.components.full import SPINE
+from stagehold.cache.foreseen import Foreseen, Foresight
 from stagehold.cache.keys import RankCoordinates
 from stagehold.kernels.copies import DeviceBytes, StagingBytes, check_round_trip
 from stagehold.kernels.device import usable_device
@@ -70,13 +71,21 @@ class Binding:
 
 
 def assemble(
-    config: EngineConfig, sink: Sink, copies: Copies | None, deliver: Deliver, *, binding: Binding, at: RankCoordinates
+    config: EngineConfig,
+    sink: Sink,
+    copies: Copies | None,
+    deliver: Deliver,
+    *,
+    binding: Binding,
+    at: RankCoordinates,
+    foresight: Foresight | None = None,
 ) -> Parts:
     """Build the parts of one engine and bind its machines."""
     journal = Journal(sink=sink)
     kept = journal if config.tier else None  # without ticks nobody would ever close a block
     tensors = attach_bytes(config)
-    core = Core(config, journal, copies or LaneCopies(*tensors.values()), tensors, at)
+    order = None if foresight is None else Foreseen(foresight)
+    core = Core(config, journal, copies or LaneCopies(*tensors.values()), tensors, at, order=order)
     retries = RetryRules(core)
     launches = LaunchRules(core, retries)
     claims = ClaimRules(core)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from stagehold.cache.beliefs import Beliefs
 from stagehold.cache.components.full import SPINE
 from stagehold.cache.keys import ALONE, Chain, RankCoordinates
+from stagehold.cache.recency import EvictionOrder
 from stagehold.cache.stores.protocol import Buffer, Store
 from stagehold.lifecycle.backlog import Backlog
 from stagehold.lifecycle.clock import Clock
@@ -57,8 +58,10 @@ class Core(Rooms):
         copies: Copies,
         tensors: Tensors,
         at: RankCoordinates = ALONE,
+        *,
+        order: EvictionOrder | None = None,
     ) -> None:
-        super().__init__(config)
+        super().__init__(config, order)
         self.limits = limits = config.limits
         self.journal = journal
         self.copies = copies

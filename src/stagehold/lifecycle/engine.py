@@ -12,6 +12,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from stagehold.cache.foreseen import Foresight
 from stagehold.cache.keys import ALONE, Namespace, RankCoordinates
 from stagehold.cache.stores.protocol import Store
 from stagehold.kernels.copies import DeviceBytes
@@ -51,7 +52,8 @@ class Engine:
     reads from `device_bytes.tensor`, uint8 [parts, device_pages, page_part_bytes], at the page slots it is given. By
     default a copy between device and staging has happened when the call that made it returns; `copies` says when it
     is reported as ended. `group` is all ranks that share scheduling, and `at` where this one stands as far as that
-    changes the bytes of its pages; `deliver`, for tests, how much can be spliced.
+    changes the bytes of its pages; `deliver`, for tests, how much can be spliced. With `foresight`, for the lab, pages
+    leave the device by their next use, the farthest first, whatever `eviction` says.
 
     `store` is attached at once: its self-test runs in the first ticks, and requests that arrive meanwhile are
     launched when it has passed; what they publish before that is written when it is matched or built upon later.
@@ -76,8 +78,10 @@ class Engine:
         copies: Copies | None = None,
         deliver: Deliver = deliver_all,
         on_violation: OnViolation = shout,
+        foresight: Foresight | None = None,
     ) -> None:
-        inputs.engine(config, at, group, copies, sink=sink, deliver=deliver, on_violation=on_violation)
+        inputs.engine(config, at, group, copies, sink=sink, deliver=deliver, on_violation=on_violation,
+                      foresight=foresight)  # fmt: skip
         self.config = config
         self._thread = threading.current_thread()
         self._running: str | None = None
@@ -85,7 +89,9 @@ class Engine:
         self._closed = False
         self._tally = Tally(sink)
         binding = Binding(strict=strict, shadow_oracle=shadow_oracle)
-        self._parts: Parts = assemble(config, self._tally.block, copies, deliver, binding=binding, at=at)
+        self._parts: Parts = assemble(
+            config, self._tally.block, copies, deliver, binding=binding, at=at, foresight=foresight
+        )
         self._passes = Passes(self._parts, group or Solo(), self._tally, Breaches(on_violation))
         self._parts.core.ledger.strict = strict
         self._roster = Roster()

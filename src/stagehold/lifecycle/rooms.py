@@ -13,6 +13,8 @@ from stagehold.cache.components.build import build
 from stagehold.cache.components.full import SPINE
 from stagehold.cache.holds import Receipt
 from stagehold.cache.keys import Chain
+from stagehold.cache.orders import eviction_order
+from stagehold.cache.recency import EvictionOrder
 from stagehold.cache.tree import Tree
 from stagehold.lifecycle.data import RequestData
 from stagehold.lifecycle.errors import InvariantBroken
@@ -25,13 +27,14 @@ from stagehold.specs.config import EngineConfig
 class Rooms:
     """The live tree and the stocks of one engine, and what of them may be used."""
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, order: EvictionOrder | None = None) -> None:
         self.config = config
         self.stocks = Stocks(config, build(config.components, config.page_size))
         self.device, self.staging = self.stocks.spine.device, self.stocks.spine.staging
         self.host = self.stocks.spine.host
         pools = {stock.name: stock.device for stock in self.stocks}
-        self.tree = Tree(config.page_size, pools, components=build(config.components, config.page_size))
+        order = eviction_order(config.eviction, config.device_pages) if order is None else order
+        self.tree = Tree(config.page_size, pools, components=build(config.components, config.page_size), order=order)
         self.live: LiveView[Receipt, Receipt] = self.tree  # what decisions look at and protect
         self.least = self.most = Capacity(0, 0, 0)  # left on the poorest rank and on the richest, at the last exchange
         self.short = Capacity(0, 0, 0)  # what this rank had then and the poorest had not: nobody may count on it

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from stagehold.specs.component import ComponentConfig
 from stagehold.specs.limits import Limits
-from stagehold.specs.outcomes import DivergencePolicy, HostMode, PrefetchPolicy, WritePolicy
+from stagehold.specs.outcomes import DivergencePolicy, Eviction, HostMode, PrefetchPolicy, WritePolicy
 
 MOST_COMPONENTS_BESIDE = 3
 """Components beside full attention that the exchange of ranks has room for: windows, checkpoints, drafts."""
@@ -36,6 +36,7 @@ class EngineConfig(BaseModel):
     divergence_policy: DivergencePolicy = Field(
         default=DivergencePolicy.STOP, description="what ranks do that did not record the same"
     )
+    eviction: Eviction = Field(default=Eviction.LRU, description="which pages leave the device first")
     prefetch_threshold_tokens: int = Field(default=256, ge=1, description="fewer missing tokens are computed")
     pin_fraction: float = Field(default=0.5, ge=0.0, le=1.0, description="of the device pool, for anchors of fetches")
     load_limit_fraction: float | None = Field(

@@ -285,6 +285,13 @@ class WindowWrites(StrEnum):
     LAST = "last"
 
 
+class Eviction(StrEnum):
+    """Which pages leave the device first: those not used for longest, or those that were used once."""
+
+    LRU = "lru"
+    S3FIFO = "s3fifo"
+
+
 class DivergencePolicy(StrEnum):
     """What the ranks do when they did not record the same: stop, or go on without the store tier."""
 

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from stagehold.cache.components.full import FULL
 from stagehold.cache.components.state import STATE
 from stagehold.cache.components.swa import SWA
+from stagehold.specs.outcomes import Eviction
 from stagehold.testing.tree_shape import Mark, Shape
 from stagehold.testing.tree_trial import TreeTrial
 
@@ -27,6 +28,7 @@ STEPS_PER_RUN = 50
 class TreeRules(RuleBasedStateMachine):
     """Any call in any order; the trial compares."""
 
+    eviction = Eviction.LRU
     done = 0
     marks: ClassVar[Counter[Mark]] = Counter()
     trial: TreeTrial
@@ -40,7 +42,7 @@ class TreeRules(RuleBasedStateMachine):
     def begin(self, page_size: int, reach: int, gates: tuple[bool, bool], mapped: bool) -> None:
         """Choose what the trial is about."""
         self.trial = TreeTrial(
-            Shape(page_size=page_size, reach=reach, window_gates=gates[0], state_gates=gates[1], mapped=mapped)
+            Shape(page_size, reach, window_gates=gates[0], state_gates=gates[1], mapped=mapped, eviction=self.eviction)
         )
 
     @rule(which=NUMBER, cut=NUMBER, letters=NUMBER, count=NUMBER)
@@ -140,11 +142,19 @@ class TreeRules(RuleBasedStateMachine):
     def always(self) -> None:
         """Compare everything that always holds."""
         if hasattr(self, "trial"):
-            TreeRules.marks.update(self.trial.marks)
+            type(self).marks.update(self.trial.marks)
             self.trial.marks.clear()
             self.trial.always()
             self.trial.ask(self.trial.steps, self.trial.steps * 5)
-            TreeRules.done += 1
+            type(self).done += 1
+
+
+class QueueRules(TreeRules):
+    """The same, of a tree that evicts by S3-FIFO."""
+
+    eviction = Eviction.S3FIFO
+    done = 0
+    marks: ClassVar[Counter[Mark]] = Counter()
 
 
 def rule_settings(steps: int, **more: Any) -> settings:

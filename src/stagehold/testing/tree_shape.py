@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from stagehold.cache.errors import CacheRefused
+from stagehold.specs.outcomes import Eviction
 
 SPACES = ("left", "right")
 LETTERS = "abc"
@@ -27,6 +28,7 @@ class Shape:
     window_gates: bool = True
     state_gates: bool = True
     mapped: bool = False
+    eviction: Eviction = Eviction.LRU
 
 
 class Mark(Enum):
@@ -46,6 +48,17 @@ class Mark(Enum):
     TWO_SPACES = "two namespaces were live"
     EMPTY = "an eviction had nothing to free"
     LATE = "a leaf was offered after the ring had passed it"
+    SEEN_AGAIN = "a run came back that the ghost remembered"
+    SPENT = "a leaf of main paid for its place"
+
+
+OF_ONE_ORDER = {Mark.LATE: Eviction.LRU, Mark.SEEN_AGAIN: Eviction.S3FIFO, Mark.SPENT: Eviction.S3FIFO}
+"""Marks that trials of one order alone can reach."""
+
+
+def marks_of(eviction: Eviction) -> set[Mark]:
+    """What trials of an order must reach."""
+    return {mark for mark in Mark if OF_ONE_ORDER.get(mark, eviction) is eviction}
 
 
 def page_tokens(letter: str, page_size: int) -> list[int]:

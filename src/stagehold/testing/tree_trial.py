@@ -23,12 +23,23 @@ from stagehold.cache.errors import (
     SpanRefused,
 )
 from stagehold.cache.holds import Hold, Receipt
-from stagehold.cache.keys import Chain, Namespace
+from stagehold.cache.keys import Chain, Namespace, block_pages
+from stagehold.cache.orders import eviction_order
 from stagehold.cache.pools import Pool
 from stagehold.cache.recency import LeafLRU
 from stagehold.cache.tree import Tree
+from stagehold.specs.outcomes import Eviction
 from stagehold.testing.tree_model import Held, Key, TreeModel
+from stagehold.testing.tree_model_queues import QueuesModel
 from stagehold.testing.tree_shape import LETTERS, SPACES, TEXTS, Mark, Shape, refused, text_tokens
+
+
+def model_of(shape: Shape) -> TreeModel:
+    """The reference model of a shape."""
+    gates = (shape.reach, shape.window_gates, shape.state_gates)
+    if shape.eviction is Eviction.LRU:
+        return TreeModel(*gates)
+    return QueuesModel(*gates, room=shape.room, block=block_pages(shape.page_size))
 
 
 class TreeTrial:
@@ -36,12 +47,13 @@ class TreeTrial:
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
-        self.model = TreeModel(shape.reach, shape.window_gates, shape.state_gates)
+        self.model = model_of(shape)
         pools = {FULL: Pool(shape.room, FULL), SWA: Pool(shape.room * 3 // 4, SWA), STATE: Pool(TEXTS, STATE)}
         self.map = IndexMap(shape.room) if shape.mapped else None
         window = SlidingWindow(shape.reach, gates=shape.window_gates, index_map=self.map)
         parts: list[Component] = [window, Checkpoints(gates=shape.state_gates)]
-        self.tree = Tree(shape.page_size, pools, components=parts, checked=True)
+        order = eviction_order(shape.eviction, shape.room)
+        self.tree = Tree(shape.page_size, pools, components=parts, checked=True, order=order)
         self.texts: list[tuple[str, str]] = [(SPACES[0], "ab")]
         self.receipts: list[Receipt] = []
         self.given: list[Receipt] = []
@@ -379,6 +391,8 @@ class TreeTrial:
         model, tree = self.model, self.tree
         self.mark(Mark.TWO_SPACES, len(tree.index.roots) == len(SPACES))
         self.mark(Mark.LATE, isinstance(tree.order, LeafLRU) and tree.order.late)
+        self.mark(Mark.SEEN_AGAIN, isinstance(model, QueuesModel) and model.seen_again)
+        self.mark(Mark.SPENT, isinstance(model, QueuesModel) and model.spent)
         assert tree.total == len(model.pages)
         assert tree.nodes == len(model.ends)
         assert (tree.evictable, tree.pinned) == (model.evictable(), model.pinned())
