@@ -25,7 +25,8 @@ REQUESTS_SHOWN = 20
 
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(help="Runs as JSON: `simulate --out`, or `replay --json` kept in a file.")
+        list[Path],
+        typer.Argument(help="Runs: `simulate --out`, `replay --out`, and tables of cells, such as those of `sweep`."),
     ],
     *,
     out: Annotated[Path, typer.Option(help="The page.")] = Path("report.html"),
@@ -34,15 +35,17 @@ def report(
 ) -> None:
     """Write one HTML page about some runs; the first is what the others are compared with."""
     from stagehold.lab.reports.page import page
-    from stagehold.lab.reports.run import RunError, read_run
+    from stagehold.lab.reports.run import RunError
+    from stagehold.lab.reports.swept import extras as charts
 
     for path in runs:
         refuse_overwriting("--out", out, path)
     try:
-        found = [read_run(path) for path in runs]
+        found = [run for path in runs for run in _read(path)]
+        extras = charts([run for run in found if run.has("cell")])
     except RunError as error:
         raise BadInput(str(error)) from error
-    extras = [extra for run in found for extra in _machines(run)] if heat else []
+    extras += machines_of(found) if heat else []
     try:
         written = page(found, title=title, extras=extras).encode()
     except UnicodeEncodeError as error:
@@ -51,11 +54,25 @@ def report(
     typer.echo(f"{len(found)} runs on {out}")
 
 
-def _machines(run: Run) -> list[Extra]:
-    """How often each row was taken, drawn and as a table, where the run has left a log."""
-    log = run.found.get("audit_log")
-    if not isinstance(log, str) or not Path(log).is_file():
-        return []
+def _read(path: Path) -> list[Run]:
+    """The run of a file, or the runs of a table, which has a cell a line."""
+    from stagehold.lab.reports.run import read_run
+    from stagehold.lab.reports.swept import read_cells
+
+    return read_cells(path) if path.suffix == ".jsonl" else [read_run(path)]
+
+
+def machines_of(runs: Sequence[Run]) -> list[Extra]:
+    """How often each row was taken, drawn and as a table, of every log that a run has left; of each log once."""
+    logs: dict[str, Run] = {}
+    for run in runs:
+        log = run.found.get("audit_log")
+        if isinstance(log, str) and Path(log).is_file():
+            logs.setdefault(log, run)
+    return [extra for log, run in logs.items() for extra in _machines(run, log)]
+
+
+def _machines(run: Run, log: str) -> list[Extra]:
     from stagehold.lab.reports.page import Extra
     from stagehold.machines import MACHINES
     from stagehold.machines.audit_read import BadLogError

@@ -26,6 +26,11 @@ class TraceError(ValueError):
         super().__init__(f"{place}: expected {expected}, found {found}")
         self.path = path
         self.line = line
+        self._told = (expected, found)
+
+    def __reduce__(self) -> tuple[type[TraceError], tuple[Path, int, str, str]]:
+        """As it goes from one process to another."""
+        return type(self), (self.path, self.line, *self._told)
 
 
 @dataclass(frozen=True, slots=True)

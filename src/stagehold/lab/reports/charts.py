@@ -37,8 +37,11 @@ class Axes:
     most: float | None = None
 
 
-def lines(title: str, axes: Axes, drawn: Sequence[Line], *, stacked: bool = False) -> str:
-    """A chart with its legend, as a figure. `stacked` curves have equal xs, and each fills what it adds."""
+def lines(title: str, axes: Axes, drawn: Sequence[Line], *, stacked: bool = False, dots: bool = False) -> str:
+    """A chart with its legend, as a figure. `stacked` curves have equal xs, and each fills what it adds.
+
+    With `dots` every value is marked where it is, for curves of few values.
+    """
     piled = _piled(drawn) if stacked else list(drawn)
     xs = [x for line in piled for x in line.xs if not axes.log or x > 0]
     low, high = (min(xs), max(xs)) if xs else (0.0, 1.0)
@@ -54,6 +57,7 @@ def lines(title: str, axes: Axes, drawn: Sequence[Line], *, stacked: bool = Fals
             below = line.ys
         else:
             shapes.append(f'<path class="line s{number % COLOURS}" d="{_path(points)}"/>')
+            shapes += [_dot(number, point) for point in points if dots]
     body = _grid(at_x, at_y, (low, high, most), axes) + "".join(shapes)
     return _figure(title, axes, body, [line.name for line in drawn])
 
@@ -110,6 +114,10 @@ def _scale_y(most: float) -> Callable[[float], float]:
 
 def _path(points: Sequence[tuple[float, float]]) -> str:
     return "".join(f"{'L' if at else 'M'}{x:.1f} {y:.1f}" for at, (x, y) in enumerate(points))
+
+
+def _dot(number: int, point: tuple[float, float]) -> str:
+    return f'<circle class="dot s{number % COLOURS}" cx="{point[0]:.1f}" cy="{point[1]:.1f}" r="3"/>'
 
 
 def _grid(

@@ -19,17 +19,18 @@ from stagehold.lab.reports.tables import Cell, bars, number, table, words
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
-RUNS_OPEN = 8
+RUNS_OPEN = 4
 """More runs than that are folded up, each to be opened."""
 PHASES = (("until admitted", "admitted_ms"), ("until the first token", "ttft_ms"), ("until the end", "finished_ms"))
 
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """A section that the caller made: its title, and HTML that needs nothing from elsewhere."""
+    """A section that the caller made: its title, and HTML that needs nothing from elsewhere; `early`: before runs."""
 
     title: str
     html: str
+    early: bool = False
 
 
 def write_report(target: Path, runs: Sequence[Run], *, title: str = "Runs", extras: Sequence[Extra] = ()) -> None:
@@ -43,8 +44,9 @@ def page(runs: Sequence[Run], *, title: str = "Runs", extras: Sequence[Extra] = 
         raise RunError("report", "at least one run", "none")
     parts = [_paragraph(comparison(runs))] if len(runs) > 1 else []
     parts += overview(runs)
+    parts += [_section(extra.title, extra.html) for extra in extras if extra.early]
     parts += [_of_one(run, folded=len(runs) > RUNS_OPEN) for run in runs]
-    parts += [_section(extra.title, extra.html) for extra in extras]
+    parts += [_section(extra.title, extra.html) for extra in extras if not extra.early]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

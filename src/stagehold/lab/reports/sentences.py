@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from stagehold.lab.reports.run import Run
 
-COMPARED_MAX = 8
+COMPARED_MAX = 4
 """Of more runs a sentence each would be read by nobody."""
 
 
