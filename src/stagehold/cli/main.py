@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from typer.core import TyperGroup
 
 from stagehold.cli import audit, bench, config, demo, diagram, explore, machines, replay, report, simulate, store, trace
+from stagehold.cli import sweep as sweeps
 from stagehold.cli.errors import BadInput
 
 # torch's worker threads spin while they wait, which takes the cores from the store's threads: a replay on two cores
@@ -75,6 +76,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("replay")(replay.replay)
 app.command("simulate")(simulate.simulate)
+app.command("sweep", context_settings=sweeps.ANY_OPTION)(sweeps.sweep)
 app.command("report")(report.report)
 app.command("diagram")(diagram.diagram)
 app.command("explore")(explore.explore)
