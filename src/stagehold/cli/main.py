@@ -17,7 +17,7 @@ import typer
 from pydantic import ValidationError
 from typer.core import TyperGroup
 
-from stagehold.cli import audit, bench, config, demo, diagram, explore, machines, replay, report, simulate, store, trace
+from stagehold.cli import audit, bench, config, demo, diagram, explore, live, machines, replay, report, simulate, store, trace
 from stagehold.cli import sweep as sweeps
 from stagehold.cli.errors import BadInput
 
@@ -78,6 +78,8 @@ app.command("replay")(replay.replay)
 app.command("simulate")(simulate.simulate)
 app.command("sweep", context_settings=sweeps.ANY_OPTION)(sweeps.sweep)
 app.command("report")(report.report)
+app.command("top")(live.top)
+app.command("watch")(live.watch)
 app.command("diagram")(diagram.diagram)
 app.command("explore")(explore.explore)
 app.add_typer(audit.app, name="audit")

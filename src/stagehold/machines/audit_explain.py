@@ -10,11 +10,11 @@ from pathlib import Path
 
 from stagehold.machines import audit_words, labels
 from stagehold.machines.audit_causes import Attempt, Cause, Explanation, Moment, Verdict
+from stagehold.machines.audit_check import legal
 from stagehold.machines.audit_holds import LOOKS, hold_moment
-from stagehold.machines.audit_read import BadLogError, Damage, Fault, blocks
 from stagehold.machines.audit_request import TELLERS, Asker
 from stagehold.machines.audit_scene import HoldView, Scene, Step
-from stagehold.machines.declared import MACHINES, declaration_hash, rows_of
+from stagehold.machines.declared import MACHINES, rows_of
 from stagehold.machines.records import REFUSED_FLAG, Birth, Block, HandleKey
 from stagehold.specs.declare import Books
 from stagehold.specs.outcomes import Loss
@@ -30,21 +30,17 @@ def explain(path: Path, rid: str) -> Explanation:
     What happens between two ticks stands in the block of the second one. `BadLogError` where the log cannot be
     read, or was written by other declarations.
     """
-    teller, first, last, expected = Teller(rid), -1, 0, declaration_hash(MACHINES)
-    for placed in blocks(path):
-        block = placed.block
-        if block.declaration != expected:
-            told = expected.hex(), block.declaration.hex()
-            raise BadLogError(Fault(Damage.FOREIGN, path, placed.line, block.index, *told))
+    teller, first, last = Teller(rid), -1, 0
+    for block in (placed.block for batch in legal(path) for placed in batch):
         first, last = block.tick if first < 0 else first, block.tick
         teller.take(block)
     return Explanation(rid, tuple(teller.attempts.values()), teller.scene.requests, max(0, first), last)
 
 
 class Teller:
-    """Follows a log block by block and tells what happens to the attempts of one request."""
+    """Follows a log block by block and tells what happens to the attempts of one request, or (None) of every one."""
 
-    def __init__(self, rid: str) -> None:
+    def __init__(self, rid: str | None) -> None:
         self.rid = rid
         self.scene = Scene()
         self.attempts: dict[int, Attempt] = {}
@@ -71,10 +67,22 @@ class Teller:
         machine = MACHINES[birth.machine].name
         self.scene.enter(tick, birth, machine)
         key = birth.key
-        if machine == REQUEST.name and isinstance(key, HandleKey) and key.rid == self.rid:
+        if machine == REQUEST.name and isinstance(key, HandleKey) and self.rid in (None, key.rid):
             state = labels.word(RequestState(birth.state))
             self.attempts[birth.number] = Attempt(birth.number, key.attempt, tick, state)
             self._askers[birth.number] = Asker(self.attempts[birth.number], tick)
+
+    def forget(self, number: int) -> None:
+        """Tell no more of an attempt; it must have ended, or it would be told of in part."""
+        del self.attempts[number], self._askers[number]
+
+    def launches(self, number: int) -> int:
+        """How often an attempt has been launched."""
+        return self._askers[number].launches
+
+    def since(self, number: int) -> int:
+        """The tick in which an attempt came to its state."""
+        return self._askers[number].since
 
     def _follow(self, step: Step) -> None:
         asker = self._askers.get(step.number)
