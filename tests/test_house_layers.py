@@ -42,6 +42,7 @@ PURE_WINGS = ("specs", "machines", "lifecycle")
 EDGE = ("lifecycle/ranks/torch_group.py",)  # the group keeps the only wall-clock limit
 FACE_ONLY_WINGS = ("adapters", "lab")
 BESIDE_FACE = ("stagehold.cache.stores", "stagehold.testing", "stagehold.serving", "stagehold.lab")
+LAB_ALSO = ("stagehold.specs",)  # declarations are data, and a policy of the lab is a declaration
 MEASURES_INSIDES = ("lab/bench",)  # a bench of one part has to hold that part in its hand
 
 
@@ -105,17 +106,23 @@ def face_breaches(path: Path, exported: set[str], source: str | None = None) -> 
     if not here.startswith(FACE_ONLY_WINGS) or here.startswith(MEASURES_INSIDES):
         return []
     own = f"stagehold.{here.split('/')[0]}"
+    beside = (*BESIDE_FACE, own, *(LAB_ALSO if own == "stagehold.lab" else ()))
     return [
         f"{here} imports {name}: only what stagehold.__all__ exports, the stores and testing"
         for name in imports_of(path, source)
         if name.startswith("stagehold.")
-        and not name.startswith((*BESIDE_FACE, own))
+        and not name.startswith(beside)
         and name.removeprefix("stagehold.") not in exported
     ]
 
 
-def exported_names() -> set[str]:
-    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+def face_of_the_lab() -> set[str]:
+    """What the package exports, and what its machines do: a policy is made of declarations and of what runs them."""
+    return exported_names() | {f"machines.{name}" for name in exported_names("machines/__init__.py")}
+
+
+def exported_names(module: str = "__init__.py") -> set[str]:
+    tree = ast.parse((PACKAGE / module).read_text())
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -143,9 +150,11 @@ def test_every_package_stays_behind_its_fence() -> None:
 
 def test_outer_wings_use_the_public_face() -> None:
     """Adapters and lab import what a user could import."""
-    exported = exported_names()
+    exported, lab = exported_names(), face_of_the_lab()
 
-    assert [] == [b for path in modules() for b in face_breaches(path, exported)]
+    assert [] == [
+        b for path in modules() for b in face_breaches(path, lab if place(path).startswith("lab/") else exported)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -188,3 +197,18 @@ def test_reaching_past_the_face_is_caught() -> None:
 
     assert face_breaches(path, {"Engine"}, "from stagehold.lifecycle.engine import Engine")
     assert not face_breaches(path, {"Engine"}, "from stagehold import Engine")
+
+
+@pytest.mark.parametrize(
+    ("source", "fine"),
+    [
+        ("from stagehold.specs.hold import HOLD", True),
+        ("from stagehold.machines import Machine, Rule", True),
+        ("from stagehold.machines.compile import bind", False),
+        ("from stagehold.lifecycle.acts import Acts", False),
+    ],
+)
+def test_a_policy_is_made_of_declarations_and_of_what_is_exported(source: str, fine: bool) -> None:
+    """The lab sees the tables and the public names of the machines, an adapter neither."""
+    assert fine is not bool(face_breaches(PACKAGE / "lab" / "x.py", face_of_the_lab(), source))
+    assert face_breaches(PACKAGE / "adapters" / "x.py", exported_names(), source)

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stagehold.cache.keys import Chain, Namespace, RankCoordinates
+    from stagehold.lifecycle.acts import Acts
+    from stagehold.lifecycle.admission import Delivery
+    from stagehold.lifecycle.claims import Look
     from stagehold.lifecycle.data import Admission, Extension, Handle, NoRoom, Plan, Skip
     from stagehold.lifecycle.drain import Drained
     from stagehold.lifecycle.engine import Engine
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
         UnknownHandle,
         WrongThread,
     )
+    from stagehold.lifecycle.policy import Machines
     from stagehold.lifecycle.ranks.group import Group
     from stagehold.lifecycle.ranks.in_process import InProcess
     from stagehold.lifecycle.ranks.mesh import Mesh
@@ -57,6 +61,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "stagehold.cache.keys": ("Chain", "Namespace", "RankCoordinates"),
+    "stagehold.lifecycle.acts": ("Acts",),
+    "stagehold.lifecycle.admission": ("Delivery",),
+    "stagehold.lifecycle.claims": ("Look",),
     "stagehold.lifecycle.data": ("Admission", "Extension", "Handle", "NoRoom", "Plan", "Skip"),
     "stagehold.lifecycle.drain": ("Drained",),
     "stagehold.lifecycle.engine": ("Engine",),
@@ -71,6 +78,7 @@ _HOMES = {
         "UnknownHandle",
         "WrongThread",
     ),
+    "stagehold.lifecycle.policy": ("Machines",),
     "stagehold.lifecycle.ranks.group": ("Group",),
     "stagehold.lifecycle.ranks.in_process": ("InProcess",),
     "stagehold.lifecycle.ranks.mesh": ("Mesh",),
@@ -102,6 +110,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Acts",
     "Admission",
     "AdmissionOutcome",
     "AttachmentState",
@@ -109,6 +118,7 @@ __all__ = [
     "Chain",
     "ComponentConfig",
     "ComponentKind",
+    "Delivery",
     "Diverged",
     "DivergencePolicy",
     "Drained",
@@ -122,7 +132,9 @@ __all__ = [
     "InProcess",
     "InvariantBroken",
     "Limits",
+    "Look",
     "Loss",
+    "Machines",
     "MeetingPlace",
     "Mesh",
     "Misuse",

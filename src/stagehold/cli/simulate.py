@@ -27,7 +27,7 @@ MOST_PAGES = 100_000_000
 """Of either tier: each costs some tens of bytes here, whatever it stands for."""
 
 MOST_LATENCY_MS = 1e6
-POLICY_NAMES = "none or live"
+POLICY_NAMES = "none, blind, paced or live"
 
 
 def simulate(

@@ -27,7 +27,8 @@ from stagehold.lab.traces import SHIPPED, shipped_trace
 from stagehold.lab.virtual_costs import AcceleratorName, ModelName, device_tokens, preset
 from stagehold.lab.virtual_store import LinkSpeed
 
-PLAIN = ("page_size", "token_budget", "running_limit", "steps_per_pass", "users", "longest_pause_s", "pin_fraction")
+PLAIN = ("page_size", "token_budget", "running_limit", "steps_per_pass", "users", "longest_pause_s", "pin_fraction",
+         "belady")  # fmt: skip
 """Options that a simulation takes as they stand."""
 
 DEFAULTS: Mapping[str, Any] = {

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from stagehold import AttachmentState, AuditLog, Engine, EngineConfig, HostMode, Limits, Namespace
+from stagehold import AttachmentState, AuditLog, Chain, Engine, EngineConfig, HostMode, Limits, Namespace
 from stagehold.lab.clock import StoreUnusable
 from stagehold.lab.expand import Scale, prompt_of
+from stagehold.lab.foresight import Future
 from stagehold.lab.policies.policy import Policy
 from stagehold.lab.policies.shipped import LIVE
 from stagehold.lab.sessions import by_users
@@ -25,6 +26,7 @@ from stagehold.lab.simulate_series import Outcome, Samples, Tally
 from stagehold.lab.stats_prefixes import Prefixes
 from stagehold.lab.traces import Format, TraceError, TraceRequest, read_trace, shipped_trace
 from stagehold.lab.virtual_costs import CostModel
+from stagehold.lab.virtual_reads import Relaunches
 from stagehold.lab.virtual_runner import BODY_BYTES, VirtualRunner, VirtualScheduler
 from stagehold.lab.virtual_store import LinkSpeed, VirtualClock, VirtualStore
 
@@ -53,7 +55,8 @@ class SimulationOptions:
     `token_budget` tokens may be computed in a pass, which stands for `steps_per_pass` decode steps (0: what makes about
     10 ms). `store_bytes` of 0: the store keeps everything. With `users` the trace's sessions are dealt out to so many,
     and pauses within a session cut to `longest_pause_s`. `settings` are further ones of `EngineConfig`; they go before
-    all others, and the policy's own before them. With `audit` the audit log is written there.
+    all others, and the policy's own before them. With `belady` pages leave the device by their next use in the trace,
+    the farthest first. With `audit` the audit log is written there.
     """
 
     cost: CostModel
@@ -76,6 +79,7 @@ class SimulationOptions:
     store_bytes: int = 0
     limits: Limits = field(default_factory=Limits)
     pin_fraction: float = 0.5
+    belady: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     strict: bool = False
@@ -86,6 +90,7 @@ class SimulationOptions:
 class _Alive:
     """A request between arrival and end."""
 
+    number: int
     arrival_ns: int
     outcome: Outcome
 
@@ -105,6 +110,8 @@ class Simulation:
         self._progress = progress or (lambda _done, _all: None)
         self._namespace = Namespace(model="virtual")
         self._prefixes = Prefixes()
+        self.relaunches = Relaunches()
+        self._future = self._foreseen() if options.belady else None
         self._alive: dict[str, _Alive] = {}
         self._come = 0
 
@@ -135,19 +142,31 @@ class Simulation:
         }
         return EngineConfig(**{**chosen, **options.settings, **options.policy.settings})
 
+    def _foreseen(self) -> Future:
+        """What every request will use, as `_arrivals` names and numbers them."""
+        options = self.options
+        prompts = (prompt_of(request, options.scale, place) for place, request in enumerate(self.requests, start=1))
+        return Future(Chain(self._namespace, tokens, options.page_size) for tokens in prompts)
+
     def _serve(self, log: AuditLog | None) -> Samples:
         options = self.options
         store = VirtualStore(
             self.clock, self.page_bytes, BODY_BYTES, options.link, seed=options.seed, capacity_bytes=options.store_bytes
         )
-        watch = {"sink": log.block, "on_violation": log.violation} if log is not None else {}
-        engine = Engine(self.config, store=store if options.policy.tier else None, strict=options.strict, **watch)  # type: ignore[arg-type]
+        watch: dict[str, Any] = {"foresight": self._future and self._future.next_use}
+        watch["sink"] = self.relaunches.block
+        if log is not None:
+            self.relaunches = Relaunches(log.block)
+            watch |= {"sink": self.relaunches.block, "on_violation": log.violation}
+        policy = options.policy
+        own = store if policy.tier else None
+        engine = Engine(self.config, store=own, strict=options.strict, machines=policy.machines, **watch)
         with closing(engine):
             self._warm_up(engine)
-            store.read_pages = store.written_pages = 0
+            store.begin()
             assert engine.device_bytes is not None, "the simulation attaches a number to each page"
             pool = engine.device_bytes.tensor.numpy().view(np.uint64).reshape(-1)
-            runner = VirtualRunner(pool, options.page_size)
+            runner = VirtualRunner(pool, options.page_size, store.reads, mends=policy.charges_ahead)
             scheduler = VirtualScheduler(
                 engine,
                 runner,
@@ -203,7 +222,7 @@ class Simulation:
             use = self._prefixes.use(words.tolist(), request.arrival_ms)
             ideal = min(use.known, (len(tokens) - 1) // size) * size
             outcome = Outcome(rid, request.arrival_ms, len(tokens), answer, ideal)
-            self._alive[rid] = _Alive(request.arrival_ms * 1_000_000, outcome)
+            self._alive[rid] = _Alive(self._come - 1, request.arrival_ms * 1_000_000, outcome)
             scheduler.submit(rid, tokens, self._namespace, answer)
 
     def _name(self, request: TraceRequest) -> str:
@@ -211,15 +230,18 @@ class Simulation:
 
     def _pass(self, scheduler: VirtualScheduler, runner: VirtualRunner) -> bool:
         """One pass, its time, and what it did for whom; whether it computed or admitted anything."""
-        begun = self.clock.now_ns
+        begun, phantoms = self.clock.now_ns, runner.phantom_tokens
         done = scheduler.step()
         work = scheduler.work
+        work.prefill_tokens += runner.phantom_tokens - phantoms  # they are computed after all
         spent = self.options.cost.pass_ns(work.prefill_tokens, work.steps, work.context_tokens)
         self.clock.now_ns += spent or IDLE_NS
         self.tally.computed_tokens += work.prefill_tokens
         for one in done.admitted:
             alive = self._alive[one.rid]
             self.tally.admit(one, alive.outcome, begun - alive.arrival_ns)
+            if self._future is not None:
+                self._future.admitted(alive.number)
         for rid in done.retracted:
             self._alive[rid].outcome.retractions += 1
         for rid in work.answered:

@@ -11,7 +11,7 @@ import numpy as np
 
 from stagehold import Stats
 from stagehold.lab.simulate import Simulation
-from stagehold.lab.simulate_series import DEFERRALS, RETRIES, Outcome, Samples, times
+from stagehold.lab.simulate_series import DEFERRALS, Outcome, Samples, times
 from stagehold.lab.stats import spread
 
 KIND = "stagehold-simulation"
@@ -22,12 +22,16 @@ MS = 1_000_000
 def figures(simulation: Simulation, samples: Samples) -> dict[str, Any]:
     """All sums and sizes of one simulation; tokens unless the name says otherwise. Times are of the trace's clock.
 
-    Hits are those of first admissions. `waste` is the share of fetched tokens that were not spliced, and
-    `phantom_hit_tokens` were taken over and held other content than their prefix calls for.
+    Hits are those of first admissions. `waste` is the share of fetched tokens that were not spliced, by the engine's
+    own books. What follows is seen from outside, alike for every policy: `phantom_hit_tokens` were counted as hits and
+    held other content than their prefix calls for; `delivered_hit_tokens` are the hits without them;
+    `wasted_read_tokens` were read from the store and never used, see `Reads`; `lookups` were answered by the store, and
+    `retries` were launches of requests that had been launched before.
     """
     tally, stats = samples.tally, _stats(samples)
     done = tally.outcomes
     fetched = stats.fetched + stats.local
+    reads, size = samples.store.reads, simulation.options.page_size
     return {
         "kind": KIND,
         **_options(simulation),
@@ -49,14 +53,18 @@ def figures(simulation: Simulation, samples: Samples) -> dict[str, Any]:
         "open_claim_tokens": stats.open_claims,
         "waste": 1 - stats.spliced / fetched if fetched else 0.0,
         "phantom_hit_tokens": samples.runner.phantom_tokens,
+        "delivered_hit_tokens": tally.device_hit_tokens + tally.store_hit_tokens - samples.runner.phantom_tokens,
+        "read_tokens": reads.pages * size,
+        "wasted_read_tokens": reads.wasted * size,
+        "lookups": samples.store.lookups,
         "compared_pages": samples.runner.compared_pages,
         "read_bytes": samples.store.read_pages * samples.page_bytes,
         "written_bytes": samples.store.written_pages * samples.page_bytes,
         "evicted_store_pages": samples.store.medium.evicted_pages,
         "retractions": sum(one.retractions for one in done),
-        "retries": times(stats, RETRIES),
+        "retries": simulation.relaunches.all,
         "deferrals": times(stats, DEFERRALS),
-        "max_retries": stats.max_reissues,
+        "max_retries": simulation.relaunches.most,
         "violations": stats.violations + stats.live_machines,
         "ticks": stats.ticks,
         "digest": samples.digest.hex(),

@@ -1,7 +1,8 @@
 """Stands for the model in virtual time: what a pass computed, and what every page must hold.
 
 A page's content is one number, the fingerprint of its prefix. What is computed is written to the page's slot; what is
-taken over is looked at, and a page that holds another number is a phantom. It owns these numbers and moves nothing.
+taken over is looked at, and a page that holds another number is a phantom: it was counted as a hit and not delivered.
+It owns these numbers and moves nothing.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from stagehold import Engine
+from stagehold import Admission, Engine
 from stagehold.lab.stats_prefixes import page_words, prints
+from stagehold.lab.virtual_reads import Reads
 from stagehold.serving.pattern import Slots, Tokens
 from stagehold.serving.runner import Work
 from stagehold.serving.scheduler import Pass, Request, Scheduler
@@ -36,15 +38,22 @@ class PassWork:
 
 
 class VirtualRunner:
-    """See `Runner`. `pool` holds a number for each device slot; a request is known from `expect` to its end."""
+    """See `Runner`. `pool` holds a number for each device slot; a request is known from `expect` to its end.
 
-    def __init__(self, pool: npt.NDArray[np.uint64], page_size: int) -> None:
+    `reads` is told which pages of the store were of use. With `mends` phantoms are computed after all, as a server does
+    that has charged for them ahead.
+    """
+
+    def __init__(self, pool: npt.NDArray[np.uint64], page_size: int, reads: Reads, *, mends: bool = False) -> None:
         self.phantom_tokens = 0
         self.compared_pages = 0
         self._pool = pool
         self._page = page_size
         self._pages: dict[str, npt.NDArray[np.uint64]] = {}
         self._answers: dict[str, tuple[int, Tokens]] = {}
+        self._reads = reads
+        self._mends = mends
+        self._device_pages: dict[str, int] = {}
 
     def expect(self, rid: str, tokens: Tokens, output_tokens: int) -> npt.NDArray[np.uint64]:
         """A request arrives; returns the words of its prompt's whole pages."""
@@ -52,6 +61,10 @@ class VirtualRunner:
         self._pages[rid] = prints(words)
         self._answers[rid] = (len(tokens), answers(rid, len(tokens), output_tokens))
         return words
+
+    def admitted(self, rid: str, device_hit_tokens: int) -> None:
+        """A request was admitted; what it hits beyond these tokens came from the store."""
+        self._device_pages[rid] = device_hit_tokens // self._page
 
     def answer(self, rid: str, first: int, count: int) -> Tokens:
         """`count` tokens of a request's answer, from position `first` on."""
@@ -61,6 +74,7 @@ class VirtualRunner:
     def forget(self, rid: str) -> None:
         """A request has ended."""
         del self._pages[rid], self._answers[rid]
+        self._device_pages.pop(rid, None)
 
     def forward(self, batch: Sequence[Work]) -> list[int]:
         """See `Runner.forward`."""
@@ -81,11 +95,20 @@ class VirtualRunner:
         """Look at the pages that are read for the first time, and fill those that are full now."""
         first, last = one.first // self._page, one.last // self._page
         if one.first == one.reused and first:
-            pages = self._contents(one, first)
-            self.compared_pages += first
-            self.phantom_tokens += self._page * int((self._pool[one.slots[:first]] != pages).sum())
+            self._take_over(one, self._contents(one, first))
         if last > first:
             self._pool[one.slots[first:last]] = self._contents(one, last)[first:]
+
+    def _take_over(self, one: Work, pages: npt.NDArray[np.uint64]) -> None:
+        """Hold the hit against what it should be."""
+        slots = one.slots[: len(pages)]
+        right = self._pool[slots] == pages
+        stored = slice(self._device_pages.get(one.rid, len(pages)), None)
+        self._reads.taken_over(pages[stored][right[stored]])
+        self.compared_pages += len(pages)
+        self.phantom_tokens += self._page * int((~right).sum())
+        if self._mends:
+            self._pool[slots] = pages
 
     def _contents(self, one: Work, upto: int) -> npt.NDArray[np.uint64]:
         known = self._pages[one.rid]
@@ -120,6 +143,10 @@ class VirtualScheduler(Scheduler):
         """One pass."""
         self.work = PassWork()
         return super().step()
+
+    def _start(self, request: Request, admission: Admission, done: Pass) -> None:
+        self._virtual.admitted(request.rid, admission.device_hit_tokens)
+        super()._start(request, admission, done)
 
     def _go_on(self, batch: list[tuple[Request, int]], budget: int, done: Pass) -> int:
         for request in self._running:

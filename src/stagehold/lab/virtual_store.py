@@ -6,12 +6,15 @@ bandwidth nor latency may be told in them.
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stagehold.cache.stores.page import HEADER_BYTES
 from stagehold.cache.stores.protocol import Buffer, Progress, Verdict
 from stagehold.cache.stores.simulated import Delays, Link, Medium, SimulatedStore
+from stagehold.lab.virtual_reads import Reads
 
 NS = 1_000_000_000
 
@@ -49,7 +52,8 @@ class LinkSpeed:
 class VirtualStore:
     """A store of pages of `page_bytes`, whatever few bytes stand for them; see the module.
 
-    `capacity_bytes` counts pages at their full size. `read_pages` and `written_pages` have passed over the link.
+    `capacity_bytes` counts pages at their full size. `read_pages` and `written_pages` have passed over the link, and
+    `lookups` have been answered. `reads` knows the pages that were read by their content.
     """
 
     def __init__(
@@ -58,12 +62,15 @@ class VirtualStore:
         self.name = "virtual"
         self.read_pages = 0
         self.written_pages = 0
+        self.lookups = 0
+        self.reads = Reads()
         self._clock = clock
         self._page_ns = speed.page_ns(page_bytes)
         room = (capacity_bytes // page_bytes) * (HEADER_BYTES + body_bytes) if capacity_bytes else None
         self.medium = Medium(room)
         self._inner = SimulatedStore(seed, delays=speed.delays(page_bytes), medium=self.medium, link=Link(1))
-        self._gets: set[int] = set()
+        self._gets: dict[int, Sequence[Buffer]] = {}
+        self._came: Counter[int] = Counter()  # pages that a fetch has an answer for
         self._puts: set[int] = set()
         self._in_flight: set[int] = set()
 
@@ -80,7 +87,7 @@ class VirtualStore:
     def get_into(self, ticket: int, keys: Sequence[bytes], buffers: Sequence[Buffer], tick: int) -> None:  # noqa: ARG002
         """See `Store.get_into`."""
         self._in_flight.add(ticket)
-        self._gets.add(ticket)
+        self._gets[ticket] = buffers
         self._inner.get_into(ticket, keys, buffers, self._page_time)
 
     def put(self, ticket: int, keys: Sequence[bytes], buffers: Sequence[Buffer], tick: int) -> None:  # noqa: ARG002
@@ -96,8 +103,7 @@ class VirtualStore:
             return []
         reports = self._inner.poll(self._page_time)
         for report in reports:
-            if report.done:
-                self._count(report)
+            self._count(report)
         return reports
 
     def close(self) -> None:
@@ -109,10 +115,29 @@ class VirtualStore:
         return self._clock.now_ns // self._page_ns
 
     def _count(self, report: Progress) -> None:
-        self._in_flight.discard(report.ticket)
         if report.ticket in self._gets:
-            self._gets.discard(report.ticket)
-            self.read_pages += sum(verdict is Verdict.HIT for verdict in report.verdicts)
+            self._arrive(report)
+        if not report.done:
+            return
+        self._in_flight.discard(report.ticket)
+        if self._gets.pop(report.ticket, None) is not None:
+            del self._came[report.ticket]
         elif report.ticket in self._puts:
             self._puts.discard(report.ticket)
             self.written_pages += sum(verdict is Verdict.STORED for verdict in report.verdicts)
+        else:
+            self.lookups += 1
+
+    def _arrive(self, report: Progress) -> None:
+        """A page is read when it has come, though others of its fetch are still on their way."""
+        came, buffers = self._came[report.ticket], self._gets[report.ticket]
+        verdicts = report.verdicts[came:]
+        hits = [page for page, verdict in zip(buffers[came:], verdicts, strict=False) if verdict is Verdict.HIT]
+        self._came[report.ticket] += len(verdicts)
+        self.read_pages += len(hits)
+        self.reads.brought([int.from_bytes(page, sys.byteorder) for page in hits])
+
+    def begin(self) -> None:
+        """Count from now on: what passed while the store was tried is none of the trace's."""
+        self.read_pages = self.written_pages = self.lookups = 0
+        self.reads.forget()

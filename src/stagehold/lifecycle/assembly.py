@@ -12,6 +12,7 @@ from stagehold.cache.foreseen import Foreseen, Foresight
 from stagehold.cache.keys import RankCoordinates
 from stagehold.kernels.copies import DeviceBytes, StagingBytes, check_round_trip
 from stagehold.kernels.device import usable_device
+from stagehold.lifecycle.acts import Acts, in_place
 from stagehold.lifecycle.admission import AdmissionRules
 from stagehold.lifecycle.breaker import BreakerData, BreakerRules, LinkData, LinkRules
 from stagehold.lifecycle.claims import ClaimRules
@@ -21,21 +22,16 @@ from stagehold.lifecycle.holds import HoldRules
 from stagehold.lifecycle.launch import LaunchRules
 from stagehold.lifecycle.offers import Offers
 from stagehold.lifecycle.parts import Parts, TickRules
+from stagehold.lifecycle.policy import Machines
 from stagehold.lifecycle.retries import RetryRules
 from stagehold.lifecycle.running import Running
 from stagehold.lifecycle.tick import Tick
 from stagehold.lifecycle.visits import Deliver, Visits
 from stagehold.lifecycle.writes import WriteRules
 from stagehold.machines import Arm, HandleKey, Journal, Machine, Sink, Stepper, bind
-from stagehold.specs.attachment import ATTACHMENT
 from stagehold.specs.component import ComponentConfig
 from stagehold.specs.config import EngineConfig
 from stagehold.specs.declare import Deadline, MachineSpec
-from stagehold.specs.hold import HOLD
-from stagehold.specs.request import REQUEST
-from stagehold.specs.store import STORE
-from stagehold.specs.tick import TICK
-from stagehold.specs.write import WRITE
 
 
 class Together:
@@ -61,7 +57,7 @@ class Binding:
     def bind(self, spec: MachineSpec, rules: object, journal: Journal | None, arm: Arm | None = None) -> Stepper:
         """A stepper over `rules`; with the oracle it stops at the first step that `transitions` takes differently."""
         # The tick is stepped by the engine alone, so that a refusal there is never a service's to go on from.
-        strict = self.strict or spec is TICK
+        strict = self.strict or spec.name == "tick"
         bound = bind(spec, decisions=rules, effects=rules, journal=journal, arm=arm, strict=strict)
         if not self.shadow_oracle:
             return bound
@@ -79,9 +75,10 @@ def assemble(
     binding: Binding,
     at: RankCoordinates,
     foresight: Foresight | None = None,
+    machines: Machines,
 ) -> Parts:
     """Build the parts of one engine and bind its machines."""
-    journal = Journal(sink=sink)
+    journal = Journal(machines.specs, sink)
     kept = journal if config.tier else None  # without ticks nobody would ever close a block
     tensors = attach_bytes(config)
     order = None if foresight is None else Foreseen(foresight)
@@ -94,27 +91,30 @@ def assemble(
     writes = WriteRules(core, retries)
     breaker = BreakerRules(core, retries)
     link = LinkRules(core)
-    arm = Arming(core, retries)
-    rules: dict[str, tuple[Any, object]] = {
-        "request": (REQUEST, Together(launches, retries, claims, admission)),
-        "hold": (HOLD, holds),
-        "write": (WRITE, writes),
-        "store": (STORE, breaker),
-        "attachment": (ATTACHMENT, link),
+    offers = Offers(core)
+    running = Running(core, admission, offers)
+    acts = Acts(core, admission, holds, retries=retries, running=running)
+    rules: dict[str, Any] = {
+        "request": Together(launches, retries, claims, admission),
+        "hold": holds,
+        "write": writes,
+        "store": breaker,
+        "attachment": link,
     }
+    own = {name: in_place(machines, name, rule, acts) for name, rule in rules.items()}
+    arm = Arming(core, own["request"].get("pace", retries.pace))
     steps = SimpleNamespace()
-    for name, (spec, rule) in rules.items():
-        setattr(steps, name, binding.bind(spec, rule, kept, arm.of(name)))
+    for name, rule in rules.items():
+        chosen = Together(SimpleNamespace(**own[name]), rule) if own[name] else rule
+        setattr(steps, name, binding.bind(machines.of(name), chosen, kept, arm.of(name)))
     core.steps = steps
     core.breaker = steps.store.birth(BreakerData(), HandleKey("store", 0, b""))
     core.link = steps.attachment.birth(LinkData(), HandleKey("attachment", 0, b""))
-    recorded = binding.bind(TICK, TickRules(core), kept)
-    silent = binding.bind(TICK, TickRules(core), None)
+    recorded = binding.bind(machines.of("tick"), TickRules(core), kept)
+    silent = binding.bind(machines.of("tick"), TickRules(core), None)
     tick = recorded.birth(None, HandleKey("tick", 0, b""))
-    offers = Offers(core)
     phases = Tick(core, retries, holds, writes=writes, offers=offers, breaker=breaker, link=link)
     visits = Visits(core, admission, holds, deliver)
-    running = Running(core, admission, offers)
     parts = Parts(core, retries, holds, visits, running, phases, tick, silent, recorded)
     link.decree = parts.let_go_of_the_store
     return parts
@@ -141,16 +141,16 @@ def _bytes(layout: EngineConfig | ComponentConfig, device_pages: int, staging_pa
 class Arming:
     """Starts the clock of a state that was just entered, from the limit that its declaration names."""
 
-    def __init__(self, core: Core, retries: RetryRules) -> None:
+    def __init__(self, core: Core, pace: Callable[[Machine, Any], Any]) -> None:
         self.core = core
-        self.retries = retries
+        self.pace = pace
 
     def of(self, kind: str) -> Callable[[Machine, Deadline], None]:
         """The hook for one machine."""
 
         def arm(m: Machine, deadline: Deadline) -> None:
             if deadline.limit == "retry_interval_ticks":
-                self.retries.pace(m)
+                self.pace(m, None)
             else:
                 self.core.clock.arm(kind, m, (m.state, deadline.event), self._ticks(m, deadline.limit))
 

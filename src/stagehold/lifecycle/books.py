@@ -14,12 +14,9 @@ from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.facts import Capacity
 from stagehold.lifecycle.stocks import Stock
 from stagehold.machines import Machine
-from stagehold.specs.attachment import ATTACHMENT
 from stagehold.specs.declare import MachineSpec
-from stagehold.specs.hold import HOLD, HoldState
-from stagehold.specs.request import REQUEST, RequestState
-from stagehold.specs.store import STORE
-from stagehold.specs.write import WRITE
+from stagehold.specs.hold import HoldState
+from stagehold.specs.request import RequestState
 
 JOINABLE = (HoldState.PARKED, HoldState.FETCHING, HoldState.READY)
 """States of a hold, between passes, in which a request may claim a share of it."""
@@ -87,11 +84,12 @@ def _owners(core: Core) -> Iterator[Violation]:
 
 
 def _alive(core: Core) -> Iterator[tuple[MachineSpec, Machine]]:
-    for spec, machines in ((REQUEST, core.requests), (HOLD, core.holds), (WRITE, core.writes)):
+    spec = {spec.name: spec for spec in core.journal.machines}
+    for name, machines in (("request", core.requests), ("hold", core.holds), ("write", core.writes)):
         for m in machines.values():
-            yield spec, m
-    yield STORE, core.breaker
-    yield ATTACHMENT, core.link
+            yield spec[name], m
+    yield spec["store"], core.breaker
+    yield spec["attachment"], core.link
 
 
 def _pools(core: Core) -> Iterator[Violation]:

@@ -17,10 +17,14 @@ from stagehold.specs.request import RequestState
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a visit sees of the live tree: pages of the FULL and of the joint match."""
+    """What a visit sees of the live tree: pages of the FULL and of the joint match.
+
+    A policy may take pages for granted; then `resident` says how many of `live` there are.
+    """
 
     live: int
     joint: int
+    resident: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,7 @@ class RequestData:
     look_again: bool = False  # a lookup found nothing: a write acknowledged since then makes the retry due
     wait_from: int = -1  # tick of the first visit that was skipped because of the store
     lock: Any = None  # receipt of the path lock
+    pin: Any = None  # receipt of a pin that only some policies give to a request
     slots: list[int] = field(default_factory=list)  # page table while committed: tree pages, then own pages
     hit: int = 0  # pages of `slots` that the tree had at admission
     published: int = 0  # pages of `slots` that belong to the tree

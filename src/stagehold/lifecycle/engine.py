@@ -26,6 +26,7 @@ from stagehold.lifecycle.errors import Misuse
 from stagehold.lifecycle.guard import exclusive
 from stagehold.lifecycle.parts import Parts
 from stagehold.lifecycle.passes import Passes
+from stagehold.lifecycle.policy import Machines
 from stagehold.lifecycle.ranks.solo import Facts, Group, Solo
 from stagehold.lifecycle.roster import Roster
 from stagehold.lifecycle.snapshots import Snapshot, put_back, take
@@ -37,6 +38,7 @@ from stagehold.specs.config import EngineConfig
 from stagehold.specs.request import RequestState
 from stagehold.specs.tick import TickState
 
+OURS = Machines()
 MID_PASS = (TickState.POLLING, TickState.APPLYING, TickState.TIMING, TickState.ISSUING)
 """Where the tick stands between calls only if one was cut short."""
 
@@ -60,6 +62,8 @@ class Engine:
     The engine closes the store. With `shadow_oracle` a `transitions` machine of the same rows looks on: the first
     step that it would have taken differently raises, in every mode.
 
+    `machines` are other ones in place of ours, for those who study what ours are worth.
+
     What a store raises is a fault of the store. What the sink raises comes out of `tick`, once the pass is over:
     `last_block` is what it was given, and the engine goes on. What else is raised in the middle of a pass, and an
     interrupt anywhere, leaves an engine that can be closed, or put back to a snapshot, and nothing else.
@@ -79,8 +83,9 @@ class Engine:
         deliver: Deliver = deliver_all,
         on_violation: OnViolation = shout,
         foresight: Foresight | None = None,
+        machines: Machines = OURS,
     ) -> None:
-        inputs.engine(config, at, group, copies, sink=sink, deliver=deliver, on_violation=on_violation,
+        inputs.engine(config, at, group, copies, machines, sink=sink, deliver=deliver, on_violation=on_violation,
                       foresight=foresight)  # fmt: skip
         self.config = config
         self._thread = threading.current_thread()
@@ -90,7 +95,7 @@ class Engine:
         self._tally = Tally(sink)
         binding = Binding(strict=strict, shadow_oracle=shadow_oracle)
         self._parts: Parts = assemble(
-            config, self._tally.block, copies, deliver, binding=binding, at=at, foresight=foresight
+            config, self._tally.block, copies, deliver, binding=binding, at=at, foresight=foresight, machines=machines
         )
         self._passes = Passes(self._parts, group or Solo(), self._tally, Breaches(on_violation))
         self._parts.core.ledger.strict = strict

@@ -15,7 +15,7 @@ from typing import Any
 from stagehold.lifecycle import brought
 from stagehold.lifecycle.claims import Ended, Look
 from stagehold.lifecycle.core import Core
-from stagehold.lifecycle.data import HoldData
+from stagehold.lifecycle.data import HoldData, RequestData
 from stagehold.lifecycle.operations import Kind
 from stagehold.machines import Machine, SpanKey
 from stagehold.specs.hold import HoldState
@@ -63,7 +63,7 @@ class HoldRules:
         local = brought.is_local(core.stocks, data, look.live)
         if not local and (core.store_open or not core.attached):
             return IoCommit.STORE_OPEN
-        anchor = self._anchor(data, look.live)
+        anchor = self.anchor(data, look.live)
         if anchor is IoCommit.PIN_FULL:
             return anchor
         if local:
@@ -74,7 +74,7 @@ class HoldRules:
         """Whether the span could not fit in empty staging. What must be brought of others never exceeds a window."""
         return data.last - data.start > self.core.config.staging_pages
 
-    def _anchor(self, data: HoldData, live: int) -> IoCommit:
+    def anchor(self, data: HoldData | RequestData, live: int) -> IoCommit:
         """How the live prefix would be protected: a set-wise charge against the cap, and room for it."""
         core = self.core
         if live == 0:
@@ -160,9 +160,9 @@ class HoldRules:
     def _anchor_at(self, h: Machine, look: Look) -> int:
         """Pin the anchor (perhaps with an empty receipt) and trim the span to what lies behind it."""
         core, data = self.core, h.data
-        pinned = look.live if self._anchor(data, look.live) is IoCommit.PINNED else 0
+        pinned = look.live if self.anchor(data, look.live) is IoCommit.PINNED else 0
         data.pin = core.live.pin(data.chain, pinned)
-        core.live.touch(data.chain, look.live)
+        core.live.touch(data.chain, look.live if look.resident is None else look.resident)
         core.ledger.take("pin", h.number, data.namespace, pinned)
         data.base = min(look.live, data.last)
         return self._reshape(h, max(data.start, look.joint), data.last, Loss.TRIMMED)

@@ -17,13 +17,15 @@ from stagehold.cache.errors import CacheRefused
 from stagehold.cache.keys import Chain, Namespace, RankCoordinates
 from stagehold.cache.stores.protocol import Store
 from stagehold.lifecycle.errors import Misuse
+from stagehold.lifecycle.policy import Machines
 from stagehold.lifecycle.ranks.solo import Facts
 from stagehold.specs.config import EngineConfig
 
 
-def engine(config: Any, at: Any, group: Any, copies: Any, **calls: Any) -> None:
+def engine(config: Any, at: Any, group: Any, copies: Any, machines: Any, **calls: Any) -> None:
     """What an engine is built from; None is left to its default."""
-    for name, given, kind in (("config", config, EngineConfig), ("at", at, RankCoordinates)):
+    of = (("config", config, EngineConfig), ("at", at, RankCoordinates), ("machines", machines, Machines))
+    for name, given, kind in of:
         if not isinstance(given, kind):
             raise Misuse(f"Engine: expected {name} to be of {kind.__name__}, got {given!r}")
     for name, given, has in (("group", group, ("size", "exchange")), ("copies", copies, ("sent", "poll"))):

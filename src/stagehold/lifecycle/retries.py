@@ -24,28 +24,32 @@ class RetryRules:
 
     # Arming and clearing
 
-    def pace(self, m: Machine) -> None:
+    def pace(self, m: Machine, _arg: Any = None) -> None:
         """Arm the retry of a request that enters `retry`.
 
         Nothing is armed while the breaker is open: its recovery sends `due`. Where a write has stored the first
         missing page since the store was asked, the retry is due at once; else the write of the last one wakes it.
         """
         core, data = self.core, m.data
-        interval = core.limits.retry_interval_ticks
         look_again, data.look_again = data.look_again, False
         missing = data.chain.page_key(data.missing)
         learned = not core.store_open and core.beliefs.learned(missing, data.asked_at)
         if look_again and (learned or core.hosted_end(data.chain, data.asked_from, data.hit_limit)):
             core.post(self._send_due, m)
             return
+        self.arm(m)
+        if not core.store_open:
+            data.wanted = self._wanted_key(data)
+            self.waiting.setdefault(data.wanted, {})[m.number] = None
+
+    def arm(self, m: Machine) -> None:
+        """The timer alone; where there is none, the store's recovery makes the retry due."""
+        core, interval = self.core, self.core.limits.retry_interval_ticks
         if core.store_open or interval == 0:
             core.pacing.disarm(m)
             self.untimed[m.number] = None
         else:
             core.pacing.arm("request", m, (RequestState.RETRY, "due"), interval)
-        if not core.store_open:
-            data.wanted = self._wanted_key(data)
-            self.waiting.setdefault(data.wanted, {})[m.number] = None
 
     def _wanted_key(self, data: RequestData) -> bytes:
         """The end of what is missing: the last page that a write of ours is bringing, else the last page of all."""

@@ -17,6 +17,7 @@ from stagehold.machines import MACHINES, RECORD, Birth, Block, Sink, rows_of
 from stagehold.machines.counters import counters, decline_codes
 from stagehold.machines.labels import row_name
 from stagehold.machines.records import REFUSED_ROW
+from stagehold.specs.declare import MachineSpec
 from stagehold.specs.outcomes import Decline
 from stagehold.specs.write import WRITE
 
@@ -192,7 +193,7 @@ class Tally:
             local=core.local_tokens,
             counters=counted,
             declines={Decline(reason).name.lower(): times for reason, times in sorted(counts.declines.items())},
-            state_entries=_state_entries(counts),
+            state_entries=_state_entries(counts, core.journal.machines),
             rows_taken=_rows_taken(counts),
             refused_events=sum(times for code, times in counts.taken.items() if code & REFUSED_ROW == REFUSED_ROW),
             violations=self.violations,
@@ -259,15 +260,15 @@ def _counted(counts: Counts, page_bytes: list[int], page_size: int) -> dict[str,
     return found
 
 
-def _state_entries(counts: Counts) -> dict[str, int]:
+def _state_entries(counts: Counts, machines: tuple[MachineSpec, ...]) -> dict[str, int]:
     """How often each state was entered (rows that stay do not enter), as `machine.state`."""
     entries: Counter[str] = Counter()
     for (machine, state), times in sorted(counts.born.items()):
-        spec = MACHINES[machine]
+        spec = machines[machine]
         entries[f"{spec.name}.{type(spec.initial)(state).name.lower()}"] += times
     for code, times in sorted(counts.taken.items()):
         if code & REFUSED_ROW != REFUSED_ROW:
-            spec = MACHINES[code >> 8]
+            spec = machines[code >> 8]
             row = rows_of(spec)[code & 0xFF]
             if row.source is not row.target:
                 entries[f"{spec.name}.{row.target.name.lower()}"] += times
