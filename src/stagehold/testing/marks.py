@@ -41,6 +41,7 @@ class Marks:
         self.states.update(stats.state_entries)
         self.rows.update(stats.rows_taken)
         self.losses.update(stats.losses)
+        self.notes.update({f"thrown.{reason}": amount.pages for reason, amount in stats.thrown.items() if amount.pages})
 
     def update(self, other: Marks) -> None:
         """Take over the marks of another run."""

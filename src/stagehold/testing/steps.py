@@ -110,7 +110,7 @@ class Walk:
         return self._dice.choices(list(Delivers), (80, 8, 12))[0]
 
     def _select(self) -> None:
-        self.world.select(self._waiter(), self._dice.choice((64, 5, 1)))
+        self.world.select(self._waiter(), self._dice.choice((64, 5, 1, 0)))
 
     def _end(self) -> None:
         self.world.end(self._any(), self._dice.choices(list(Ending), (80, 15, 5))[0], self._delivers())
