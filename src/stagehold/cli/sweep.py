@@ -74,12 +74,17 @@ def pairs(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def run_cells(cells: Sequence[Cell], out: Path, processes: int, *, shown: bool) -> list[dict[str, Any]]:
-    """The records of all cells in their order, with a bar where a person sees it; what cannot be run is bad input."""
+def run_cells(
+    cells: Sequence[Cell], out: Path, processes: int, *, shown: bool, option: str = "--out"
+) -> list[dict[str, Any]]:
+    """The records of all cells in their order, with a bar where a person sees it; what cannot be run is bad input.
+
+    `option` is the one that named `out`.
+    """
     from stagehold.lab.cells import run_all
 
     for cell in cells:
-        refuse_overwriting("--out", out, cell.path)
+        refuse_overwriting(option, out, cell.path)
     with cannot_be_run(), progress_bar(shown=shown) as progress:
         return run_all(cells, out, processes, None if progress is None else lambda done, of, _: progress(done, of))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -24,13 +25,21 @@ RUNS_OPEN = 4
 PHASES = (("until admitted", "admitted_ms"), ("until the first token", "ttft_ms"), ("until the end", "finished_ms"))
 
 
+class Where(Enum):
+    """Where on the page a section stands that the caller made."""
+
+    TOP = auto()
+    BEFORE_RUNS = auto()
+    END = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """A section that the caller made: its title, and HTML that needs nothing from elsewhere; `early`: before runs."""
+    """A section that the caller made: its title, and HTML that needs nothing from elsewhere."""
 
     title: str
     html: str
-    early: bool = False
+    where: Where = Where.END
 
 
 def write_report(target: Path, runs: Sequence[Run], *, title: str = "Runs", extras: Sequence[Extra] = ()) -> None:
@@ -42,11 +51,12 @@ def page(runs: Sequence[Run], *, title: str = "Runs", extras: Sequence[Extra] = 
     """The page as text; `RunError` without any run."""
     if not runs:
         raise RunError("report", "at least one run", "none")
-    parts = [_paragraph(comparison(runs))] if len(runs) > 1 else []
+    parts = _placed(extras, Where.TOP)
+    parts += [_paragraph(comparison(runs))] if len(runs) > 1 else []
     parts += overview(runs)
-    parts += [_section(extra.title, extra.html) for extra in extras if extra.early]
+    parts += _placed(extras, Where.BEFORE_RUNS)
     parts += [_of_one(run, folded=len(runs) > RUNS_OPEN) for run in runs]
-    parts += [_section(extra.title, extra.html) for extra in extras if not extra.early]
+    parts += _placed(extras, Where.END)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -59,6 +69,10 @@ def page(runs: Sequence[Run], *, title: str = "Runs", extras: Sequence[Extra] = 
 
 def _asset(name: str) -> str:
     return files("stagehold.lab.reports").joinpath(name).read_text(encoding="utf-8")
+
+
+def _placed(extras: Sequence[Extra], where: Where) -> list[str]:
+    return [_section(extra.title, extra.html) for extra in extras if extra.where is where]
 
 
 def _section(title: str, inside: str) -> str:

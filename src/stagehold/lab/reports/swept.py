@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from stagehold.lab.reports.charts import COLOURS, Axes, Line, lines
-from stagehold.lab.reports.page import Extra
+from stagehold.lab.reports.page import Extra, Where
 from stagehold.lab.reports.run import Run, RunError, as_run
 
 LOG_FROM = 8
@@ -53,7 +53,9 @@ def extras(runs: Sequence[Run]) -> list[Extra]:
     names = list(dict.fromkeys(name for cell in cells for name in cell))
     varied = [name for name in names if len({cell.get(name) for cell in cells}) > 1]
     return [
-        Extra(f"By {name}", "".join(_over(name, [one for one in varied if one != name], cells, runs)), early=True)
+        Extra(
+            f"By {name}", "".join(_over(name, [one for one in varied if one != name], cells, runs)), Where.BEFORE_RUNS
+        )
         for name in varied
         if all(type(cell.get(name)) in (int, float) for cell in cells)
     ]

@@ -1,0 +1,144 @@
+"""What a search for sizes found, in words and as a chart of characters: the answer, and what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from stagehold.lab.sizing import Judge, Place, Sized, reached
+from stagehold.lab.virtual_costs import COMPUTE_SHARE, MEMORY_SHARE, PASS_MS
+
+
+def paragraph(found: Sized) -> str:
+    """The answer, what it gives, and what else would do."""
+    return " ".join(_answer(found))
+
+
+def assumptions(found: Sized) -> Iterator[str]:
+    """What the answer rests on, a sentence each."""
+    run, grid = found.largest, found.grid
+    options = run["cell"]["options"]
+    asked = run["cell"]["requests"]
+    part = "all" if asked is None or run["requests"] < asked else "the first"
+    yield f"The trace: {part} {run['requests']:,} requests of {run['trace']}; a longer one has more to keep."
+    yield (
+        f"The machine: {run['cost']}, {run['prefill_tokens_per_second']:,.0f} prompt tokens a second and "
+        f"{run['step_ms']:.3g} ms a decode step, by {COMPUTE_SHARE:.0%} of its peak and {MEMORY_SHARE:.0%} of its "
+        f"memory bandwidth; {run['device_pages'] * run['page_bytes'] / 1e9:,.0f} GB of KV on the device."
+    )
+    least, most = run["store_latency_ms"]
+    room = f"{options['store_gb']:g} GB" if options.get("store_gb") else "room for everything"
+    yield (
+        f"The store: a link of constant speed that reads and writes share, {least:g} to {most:g} ms for an operation, "
+        f"{room}; host memory is {run['mode']}. Copies from host to device take no time."
+    )
+    pairs = len(grid.host_gb) * len(grid.store_gbps)
+    yield (
+        f"The search: {len(found.runs)} of {pairs} pairs of the grid were simulated, "
+        f"seed {run['seed']}; the others follow if more of either never hurts. Sizes are those of the grid: what is "
+        "really needed may be anything down to the next smaller one."
+    )
+
+
+def chart(found: Sized) -> Iterator[str]:
+    """A row for each host memory, the largest first; a column for each link."""
+    grid = found.grid
+    yield "hit tokens in % of the ideal, by GB of host memory (rows) and GB/s to the store (columns)"
+    yield " " * 9 + "".join(f"{gbps:>9g}" for gbps in grid.store_gbps)
+    for row in reversed(range(len(grid.host_gb))):
+        marks = (mark(found, (row, column)) for column in range(len(grid.store_gbps)))
+        yield f"{grid.host_gb[row]:>9g}" + "".join(f"{one:>9}" for one in marks)
+    yield "* good enough, [ ] the answer, + and - not simulated: follows from another pair"
+
+
+def mark(found: Sized, place: Place) -> str:
+    """What stands at one place of the chart."""
+    if place not in found.runs:
+        return "+" if implied(found, place) else "-"
+    text = f"{100 * reached(found.runs[place]):.1f}"
+    if place == found.answer:
+        return f"[{text}]"
+    return f"{text}*" if found.holds(place) else text
+
+
+def implied(found: Sized, place: Place) -> bool:
+    """Whether a pair is good enough by the staircase."""
+    first = found.stairs[place[0]]
+    return first is not None and place[1] >= first
+
+
+def as_json(found: Sized) -> dict[str, Any]:
+    """The answer, the staircase and every run, for programs; sizes in GB and GB a second."""
+    return {
+        "within": found.bar.within,
+        "judge": str(found.bar.judge),
+        "answer": _pair(found, found.answer) if found.answer is not None else None,
+        "paragraph": paragraph(found),
+        "assumptions": list(assumptions(found)),
+        "largest": _pair(found, found.grid.top),
+        "stairs": [
+            {"host_gb": gb, "store_gbps": None if at is None else found.grid.store_gbps[at]}
+            for gb, at in zip(found.grid.host_gb, found.stairs, strict=True)
+        ],
+        "monotone_at_the_answer": found.even,
+        "runs": [_pair(found, place) for place in sorted(found.runs)],
+    }
+
+
+def _pair(found: Sized, place: Place) -> dict[str, Any]:
+    run, largest = found.runs[place], found.largest
+    return {
+        "host_gb": found.grid.host_gb[place[0]],
+        "store_gbps": found.grid.store_gbps[place[1]],
+        "good_enough": found.holds(place),
+        "hits_of_ideal": reached(run),
+        "ttft_p50_ms": run["ttft_ms"]["p50"],
+        "ttft_p50_of_largest": run["ttft_ms"]["p50"] / (largest["ttft_ms"]["p50"] or 1),
+        "digest": run["digest"],
+    }
+
+
+def _answer(found: Sized) -> Iterator[str]:
+    grid, wanted = found.grid, _wanted(found)
+    if found.answer is None:
+        yield (
+            f"No pair will do: {_sizes(found, grid.top)}, the largest that was looked at, {_reaches(found, grid.top)}. "
+            f"Wanted were {wanted}."
+        )
+        return
+    run = found.runs[found.answer]
+    yield f"{_sizes(found, found.answer)} will do: that {_reaches(found, found.answer)}. Wanted were {wanted}."
+    if run["ideal_hit_tokens"] == 0:
+        yield "No prefix of these requests comes back, so that any size would do."
+    others = [
+        f"{grid.host_gb[row]:g} GB with {grid.store_gbps[column]:g} GB/s"
+        for row, column in enumerate(found.stairs)
+        if column is not None and row != found.answer[0] and (row == 0 or found.stairs[row - 1] != column)
+    ]
+    if others:
+        yield f"So would {', or '.join(others)}."
+    if not found.even:
+        yield "More was not always better here: a smaller pair than the search led to is good enough."
+    else:
+        yield "The next smaller size of either is not good enough, as far as the grid goes."
+
+
+def _sizes(found: Sized, place: Place) -> str:
+    row, column = place
+    return f"{found.grid.host_gb[row]:g} GB of host memory and {found.grid.store_gbps[column]:g} GB/s to the store"
+
+
+def _reaches(found: Sized, place: Place) -> str:
+    run, best = found.runs[place], found.largest["ttft_ms"]["p50"]
+    wait = run["ttft_ms"]["p50"]
+    compared = "" if place == found.grid.top else f", {wait / (best or 1):.2f} times that of the largest pair"
+    return (
+        f"hits {100 * reached(run):.1f} % of the ideal, with a median time to first token of {wait:,.0f} ms{compared}"
+    )
+
+
+def _wanted(found: Sized) -> str:
+    bar = found.bar
+    hits = f"{100 * (1 - bar.within):g} % of what a cache that never forgets hits"
+    soon = f"a median time to first token within {100 * bar.within:g} %, or {PASS_MS} ms, of the largest pair's"
+    return {Judge.HITS: hits, Judge.TTFT: soon, Judge.BOTH: f"{hits} and {soon}"}[bar.judge]
