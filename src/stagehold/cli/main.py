@@ -17,7 +17,22 @@ import typer
 from pydantic import ValidationError
 from typer.core import TyperGroup
 
-from stagehold.cli import audit, bench, config, demo, diagram, explore, live, machines, replay, report, simulate, store, trace
+from stagehold.cli import (
+    audit,
+    bench,
+    config,
+    demo,
+    diagram,
+    explore,
+    live,
+    machines,
+    metrics,
+    replay,
+    report,
+    simulate,
+    store,
+    trace,
+)
 from stagehold.cli import sweep as sweeps
 from stagehold.cli.errors import BadInput
 
@@ -85,6 +100,7 @@ app.command("explore")(explore.explore)
 app.add_typer(audit.app, name="audit")
 app.add_typer(config.app, name="config")
 app.add_typer(machines.app, name="machines")
+app.add_typer(metrics.app, name="metrics")
 app.add_typer(store.app, name="store")
 app.add_typer(trace.app, name="trace")
 app.add_typer(bench.app, name="bench")

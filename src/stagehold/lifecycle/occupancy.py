@@ -21,13 +21,13 @@ Place = tuple[int, int]
 
 @lru_cache(maxsize=1)
 def places() -> dict[Place, str]:
-    """Every state that an instance can stay in, as `machine.state`; those of *tick* leave no records."""
+    """Every state that an instance can stand in between ticks, as `machine.state`; those of *tick* leave no records."""
     return {
         (index, int(state.name)): f"{spec.name}.{state.name.name.lower()}"
         for index, spec in enumerate(MACHINES)
         if spec.name in HERE and not spec.sparse
         for state in spec.states
-        if state.kind is not Kind.TERMINAL
+        if state.kind not in (Kind.TERMINAL, Kind.PASSING, Kind.VISIT)
     }
 
 
