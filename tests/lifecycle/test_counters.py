@@ -188,7 +188,7 @@ def agrees_with_itself(stats: Stats) -> None:
         stats.count(name).taken for name in ("request_issue_declined", "request_due_declined")
     )
     admitted = stats.count("write_offer_queue").tokens
-    ended = stats.stored_pages + stats.dropped_pages + stats.evicted_unwritten_pages
+    ended = stats.stored_pages + stats.host_only_pages + stats.dropped_pages + stats.evicted_unwritten_pages
     assert 0 == admitted % 4
     assert admitted // 4 == ended, "every admitted write has ended when its engine is closed"
 

@@ -105,3 +105,26 @@ def test_ranks_in_quarantine_whose_device_tiers_part_stop_all_the_same(hand: Cal
         other.tick(30)
     assert 1 == other.taken("tick.agreeing.agreed.QUARANTINE")
     assert 1 == other.taken("tick.agreeing.agreed.DIVERGED")
+
+
+def test_ranks_in_quarantine_use_host_memory_no_more(hand: Callable[..., Hand]) -> None:
+    """Without a store, too: each rank's copies end in a tick of its own from there on, so nobody may wait for them."""
+    group = Drifting(since=20, until=20)
+    one = hand(store=None, host_memory_mode="cache", divergence_policy="quarantine", engine_options={"group": group})
+    one.run("first", one.prompt(4))
+    one.tick(14)
+    one.shrink(one.prompt(4), 0)
+    staged = one.arrive("staged", one.prompt(4))
+    one.tick(3)
+    assert "STAGED" == one.engine.state_of(staged).name
+    one.run("copying", one.prompt(4, 2))
+    one.tick()
+    assert ["COPYING"] == [w.state.name for w in one.core.writes.values()]
+    while group.exchanges < 20:
+        one.tick()
+    assert "CAPPED" == one.engine.state_of(staged).name
+    later = one.arrive("later", one.prompt(4))
+    one.tick(3)
+    assert ("CAPPED", {}) == (one.engine.state_of(later).name, one.books())
+    one.run("third", one.prompt(4, 3))
+    assert 1 == one.taken("write.offered.offer.OFF")

@@ -150,3 +150,29 @@ def test_a_backlog_without_room_takes_what_it_can(hand):
     drained = h.engine.drain(400)
     assert (32, {}) == (drained.stored, drained.dropped)
     assert 0 == h.taken("write.offered.offer.FULL")
+
+
+@pytest.mark.parametrize("ticks", [1, 2])
+@pytest.mark.parametrize("room", [4, 8])
+def test_an_idle_engine_comes_to_rest_however_soon_it_forgets(hand, ticks, room):
+    """Beliefs that end before a long prompt can be built upon: no page is written again and again."""
+    h = hand(**LATE, belief_limit=ticks, write_backlog_tokens=room * 16)
+    for family in range(1, 4):
+        h.run(f"r{family}", h.prompt(20, family))
+        h.tick(4)
+    h.tick(60)
+    offered = h.engine.stats().offered_pages
+    h.tick(40)
+    assert offered == h.engine.stats().offered_pages
+    h.engine.drain(300)
+    assert h.engine.stats().offered_pages <= offered + 3 * 20
+
+
+def test_what_was_written_on_the_way_to_another_page_is_held_back_no_more(hand):
+    """The pages in front of one that is about to leave are offered with it, and counted once."""
+    h = hand(**LATE, write_backlog_tokens=4 * 16)
+    for family in range(1, 4):
+        h.run(f"r{family}", h.prompt(20, family))
+        h.tick(20)
+    stats = h.engine.stats()
+    assert 0 < stats.held_back_pages == 60 - stats.stored_pages - stats.backlog_pages

@@ -38,7 +38,7 @@ COVERING = (
     alone(root=True),
     alone(staging=1),
     alone(writer=True, flush_detach=True, tries=0),
-    alone(writer=True, mode=HostMode.CACHE, policy=PrefetchPolicy.BEST_EFFORT),
+    alone(writer=True, mode=HostMode.CACHE, policy=PrefetchPolicy.BEST_EFFORT, flush_detach=True),
     alone(breaker=Breaker.LIVE, issue_limit=2),
     World(name="two", why="two requests share a hold", issue_limit=1, policy=PrefetchPolicy.BEST_EFFORT),
     World(

@@ -68,6 +68,12 @@ class HostTier:
             self._use(key)
         return pages
 
+    def renew(self, keys: Sequence[bytes]) -> None:
+        """Count a use of those of `keys` that are resident; of one path, the first of them goes last."""
+        for key in reversed(keys):
+            if key in self._pages:
+                self._use(key)
+
     def _use(self, key: bytes) -> None:
         one = self._pages[key]
         self._uses += 1

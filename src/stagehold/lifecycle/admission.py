@@ -81,7 +81,7 @@ class AdmissionRules:
         """SHRUNK if the tree lacks what it had, or the store is known to have, and a launch is left for that."""
         core, data = self.core, m.data
         missing = max(data.known_end, data.covered_end) - live
-        if core.attached and missing >= core.config.threshold_pages and not self.launches.is_spent(m):
+        if core.serves and missing >= core.config.threshold_pages and not self.launches.is_spent(m):
             return StillCovered.SHRUNK
         return StillCovered.COMMIT
 

@@ -30,6 +30,7 @@ from stagehold.specs.attachment import AttachmentState
 from stagehold.specs.config import EngineConfig
 from stagehold.specs.store import StoreState
 
+from stagehold.specs.outcomes import HostMode
 Step = Callable[[Machine, Any], Any]
 
 
@@ -65,6 +66,7 @@ class Core(Rooms):
         self.limits = limits = config.limits
         self.journal = journal
         self.copies = copies
+        self.is_tier = config.tier and config.host_memory_mode is HostMode.CACHE  # verified bytes stay in host memory
         self.bytes = tensors  # of every component; none in runs without bytes
         self.at = at  # where this rank stands, as far as it changes the bytes of a page
         self.store: Store | None = None
@@ -147,8 +149,29 @@ class Core(Rooms):
 
     @property
     def store_open(self) -> bool:
-        """Whether the breaker forbids asking the store."""
-        return self.breaker.state in (StoreState.OPEN, StoreState.PROBING)
+        """Whether the breaker forbids asking the store in use."""
+        return self.attached and self.breaker.state in (StoreState.OPEN, StoreState.PROBING)
+    @property
+    def alone(self) -> bool:
+        """Whether host memory serves by itself: it is a tier, and no store is in use, nor was one let go in quarantine.
+
+        After a divergence each rank's copies end in a tick of its own, so that host memory is not the same any more.
+        """
+        return self.is_tier and not (self.attached or self.quarantined)
+
+    @property
+    def serves(self) -> bool:
+        """Whether there is anything beside the device to write to and to load from."""
+        return self.attached or self.alone
+
+    def has_arrived(self, stock: Stock, key: bytes) -> bool:
+        """Whether a page is where writes bring it: believed in the store, or in host memory where that is alone."""
+        return stock.host.has(key) if self.alone else self.beliefs.knows(key)
+
+    def on_its_way(self, stock: Stock, key: bytes) -> bool:
+        """Whether it is there, or a write of it is queued or under way."""
+        return self.beliefs.in_flight(key) or self.has_arrived(stock, key)
+
 
     def begin(self, kind: Kind, owner: int, start: Callable[[int], None], keys: int = 0) -> Operation:
         """A new operation over `keys` pages of the store (a copy has none), of the current epoch of the breaker."""

@@ -18,6 +18,7 @@ REASONS = {
     "write_timeout": "too_late",
     "write_drop": "not_begun",
     "write_copied_unwanted": "unwanted",
+    "write_copied_kept": "no_store",
     "write_put_ended_spent": "failed",
     "write_offer_full": "refused",
     "write_offer_uncovered": "refused",

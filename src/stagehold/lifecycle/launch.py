@@ -30,12 +30,15 @@ class LaunchRules:
     def launch(self, m: Machine, _arg: Any) -> Launch:
         """Asked in the order CAP, TOO_SHORT, KNOWN (host), STORE_OPEN, KNOWN, DECLINED, LOOKUP."""
         core, data = self.core, m.data
-        if not core.attached or self.is_spent(m):
+        if not core.serves or self.is_spent(m):
             return Launch.CAP
         start = core.live.joint_match(data.chain, data.hit_limit)
-        if (data.known_end or data.hit_limit) - start < core.config.threshold_pages:
+        known_end = data.known_end if core.attached else 0  # what a former store had is of no use
+        if (known_end or data.hit_limit) - start < core.config.threshold_pages:
             return Launch.TOO_SHORT
         hosted, known = core.hosted_end(data.chain, start, data.hit_limit), self._is_known(data, start)
+        if core.alone:
+            return Launch.KNOWN if hosted else Launch.CAP
         if hosted and not (known and data.known_end > hosted) and not self._consults(data, hosted):
             return Launch.KNOWN
         if core.store_open and not (known and self._is_served(data, start)):
@@ -76,8 +79,8 @@ class LaunchRules:
         return worth and self.declined(data, hosted) is None
 
     def _is_known(self, data: RequestData, live: int) -> bool:
-        """Whether an earlier answer still says what the store holds behind the joint match."""
-        if data.known_end <= live:
+        """Whether an earlier answer still says what the store in use holds behind the joint match."""
+        if data.known_end <= live or not self.core.attached:
             return False
         gap = range(live, min(data.asked_from, data.known_end))
         return all(self.core.beliefs.knows(data.chain.page_key(page)) for page in gap)
@@ -89,6 +92,8 @@ class LaunchRules:
 
     def declined(self, data: RequestData, first: int) -> Decline | None:
         """Why no lookup for page `first` and on may be launched now; None if it may."""
+        if self.core.gate.bars(data.handle):
+            return Decline.LOSING
         if self.core.beliefs.is_absent(data.chain.page_key(first)):
             return Decline.ABSENT
         if self.core.ledger.totals["query"] >= self.core.config.query_limit:
@@ -109,6 +114,7 @@ class LaunchRules:
         core.ledger.take("query", m.number, data.namespace)
         data.asked_from, data.asked_at, data.known_end = start, core.beliefs.lessons, 0
         data.consulted = True
+        core.gate.asks(data.handle, m.number)
         stocks = core.stocks
         last = min(data.hit_limit, start + core.config.staging_pages) if stocks.gates else data.hit_limit
         data.asked_to = last
@@ -134,6 +140,8 @@ class LaunchRules:
         self.retries.leave_retry(m)
         hosted = core.hosted_end(data.chain, start, data.hit_limit)
         known = data.known_end if self._is_known(data, start) else 0
+        if known > hosted:
+            core.gate.asks(data.handle, m.number)
         return self._open_claim(m, start, max(hosted, known))
 
     def claim_hit(self, m: Machine, good: int) -> int:

@@ -39,7 +39,9 @@ class Offers:
     def __init__(self, core: Core) -> None:
         self.core = core
         self._full = 0
-        self._seen = -1  # what `changes` of the tree was when those about to leave were last looked for
+        self._made = 0
+        self._seen = -1  # what `changes` of the tree was when those about to leave were last offered
+        self._seen_all = -1  # the same of all that is held back
 
     @property
     def _late(self) -> bool:
@@ -60,7 +62,7 @@ class Offers:
     def matched(self, data: RequestData) -> None:
         """A request was admitted with a hit: the second use of its pages, and a new chance for those not written."""
         core, last = self.core, data.published
-        if not (core.attached and last):
+        if not (core.serves and last):
             return
         first = self._uncovered_from(data.chain, last)
         if self._late:
@@ -77,22 +79,40 @@ class Offers:
     def leaving(self) -> None:
         """Write-back: offer what the next evictions would take, as far as the backlog has room."""
         core = self.core
-        if not self._late or not core.attached or core.store_open or self._seen == core.tree.changes:
+        if not self._late or not core.serves or core.store_open or self._seen == core.tree.changes:
             return
         self._count_gone()
-        self._seen = core.tree.changes
-        for stock in core.stocks:
-            short = max(1, stock.device.size // LEAVING_SHARE) - stock.device.free_count
-            going = core.tree.next_out(short, stock.name) if short > 0 else []
-            if not all(self._offer_slots(slots) for slots in going):
-                self._seen = -1
-                return
+        was = self._state
+        whole = all(self._offer_slots(slots) for stock in core.stocks for slots in self._going(stock))
+        self._seen = core.tree.changes if whole or self._is_futile(was) else -1
+
+    def _going(self, stock: Stock) -> list[list[int]]:
+        """Slots of the pages that the next evictions of a component would take, with all that leads to them."""
+        short = max(1, stock.device.size // LEAVING_SHARE) - stock.device.free_count
+        return self.core.tree.next_out(short, stock.name) if short > 0 else []
+
+    @property
+    def _state(self) -> tuple[int, int]:
+        """Intents made so far, and pages that are held back."""
+        return self._made, len(self.core.held_back.pages)
+
+    def _is_futile(self, was: tuple[int, int]) -> bool:
+        """Whether intents were made and all pages are held back still: what has to be stored before them is forgotten.
+
+        As long as the tree stays what it is, the next try would only write the same again.
+        """
+        made, held = was
+        return self._made > made and len(self.core.held_back.pages) >= held
 
     def held_back(self) -> None:
         """Write-back, when the engine drains: offer all that nobody has, as far as the backlog has room."""
-        if self._late and self.core.attached:
-            self._count_gone()
-            self._offer_slots(list(self.core.held_back.pages))
+        core = self.core
+        if not self._late or not core.attached or self._seen_all == core.tree.changes:
+            return
+        self._count_gone()
+        was = self._state
+        self._offer_slots(list(core.held_back.pages))
+        self._seen_all = core.tree.changes if self._is_futile(was) else -1
 
     # Write-back
 
@@ -103,7 +123,7 @@ class Offers:
             return
         self._count_gone()
         for page, slot in enumerate(core.tree.slots(data.chain, first, last), start=first):
-            if not core.beliefs.on_its_way(data.chain.page_key(page)):
+            if not core.on_its_way(core.stocks.spine, data.chain.page_key(page)):
                 core.held_back.pages[slot] = (data.chain, data.namespace, page)
 
     def _count_gone(self) -> None:
@@ -120,18 +140,21 @@ class Offers:
             if slot not in held:
                 continue
             chain, namespace, page = held[slot]
-            if core.beliefs.on_its_way(chain.page_key(page)):
+            if core.on_its_way(core.stocks.spine, chain.page_key(page)):
                 del held[slot]
                 continue
             first = self._uncovered_from(chain, page + 1)
             room = core.config.backlog_pages - core.ledger.totals["backlog"]
             if room <= 0:
                 return False
-            self.offer_span(chain, namespace, first, min(page + 1, first + room))
+            last = min(page + 1, first + room)
+            self.offer_span(chain, namespace, first, last)
             core.settle()
-            if not core.beliefs.on_its_way(chain.page_key(page)):
+            for one, offered in zip(range(first, last), core.tree.slots(chain, first, last), strict=True):
+                if core.on_its_way(core.stocks.spine, chain.page_key(one)):
+                    held.pop(offered, None)
+            if slot in held:
                 return False
-            del held[slot]
         return True
 
     # What
@@ -142,8 +165,9 @@ class Offers:
             self.core.settle()
 
     def _uncovered_from(self, chain: Chain, first: int) -> int:
-        """The first of the pages before `first` that no write brings to the store: refused once, offered again."""
-        while self.core.attached and first and not self.core.beliefs.on_its_way(chain.page_key(first - 1)):
+        """The first of the pages before `first` that no write has brought or brings: refused once, offered again."""
+        core = self.core
+        while core.serves and first and not core.on_its_way(core.stocks.spine, chain.page_key(first - 1)):
             first -= 1
         return first
 
@@ -177,10 +201,10 @@ class Offers:
             self.offer(WriteData(chain, namespace, piece.start, piece.end, keys, stock.name))
 
     def _runs(self, stock: Stock, chain: Chain, span: Span) -> Iterator[Span]:
-        """Maximal runs of pages that are neither believed stored nor on their way."""
+        """Maximal runs of pages that are neither there nor on their way."""
         start = span.start
         for page in range(span.start, span.end):
-            if self.core.beliefs.on_its_way(stock.key(chain.page_key(page))):
+            if self.core.on_its_way(stock, stock.key(chain.page_key(page))):
                 if start < page:
                     yield Span(start, page)
                 start = page + 1
@@ -190,6 +214,7 @@ class Offers:
     def offer(self, data: WriteData) -> Machine:
         """One intent, told by the gates what becomes of it."""
         core = self.core
+        self._made += 1
         stock = core.stocks.by_name[data.component]
         data.small = data.pages * SMALL_SHARE <= stock.piece
         if stock is core.stocks.spine and data.first:

@@ -198,6 +198,11 @@ class Operations:
                 self._noted.add(operation.place)
                 self._local[DONE, operation.place] = ENDED
 
+    @property
+    def asked(self) -> bool:
+        """Whether anything is in flight, or waits to be, that a store is asked for."""
+        return any(operation.kind not in COPIES for operation in self.live.values())
+
     def facts(self) -> NDArray[np.int64]:
         """The fact table as one vector of 3 x window elements."""
         return self._local.reshape(-1)

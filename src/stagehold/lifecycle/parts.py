@@ -137,15 +137,32 @@ class Parts:
             if h.state in (HoldState.PARKED, HoldState.FETCHING, HoldState.READY):
                 core.steps.hold.drop(h)
                 core.settle()
-        for w in list(core.writes.values()):
+        for w in core.writes.values():
             w.data.unwanted = True
+        self._drop_writes()
+
+    def _drop_writes(self) -> None:
+        for w in list(self.core.writes.values()):
             if w.state in (WriteState.QUEUED, WriteState.STORING):
-                core.steps.write.drop(w)
-                core.settle()
+                self.core.steps.write.drop(w)
+                self.core.settle()
 
     def let_go_of_the_store(self) -> None:
-        """The same, and nobody waits to ask the store again."""
-        self.drop_all()
+        """What the store has a part in is told to stop, and nobody waits to ask it again.
+
+        Where host memory goes on alone, holds that wait for nothing of the store stay, and so do bytes that were
+        copied for a put. In quarantine everything goes, since each rank's copies end in a tick of its own.
+        """
+        core = self.core
+        if not core.alone:
+            self.drop_all()
+        else:
+            for h in list(core.holds.values()):
+                if h.state is HoldState.FETCHING:
+                    core.steps.hold.drop(h)
+                    core.settle()
+            self._drop_writes()
+        core.news += 1
         self.retries.detached()
 
     def drop_queued(self) -> None:

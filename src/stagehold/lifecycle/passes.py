@@ -99,6 +99,8 @@ class Passes:
             raise Diverged(where, divergence)
         LOG.error("%s; going on without the store", where)
         parts.core.settle()
+        parts.let_go_of_the_store()  # whether or not one was in use: host memory has served alone until now
+        parts.core.settle()
 
     def _compared(self) -> Divergence | None:
         """The one further exchange: every rank gives its word, and all find the same first difference."""

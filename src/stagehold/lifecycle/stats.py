@@ -40,10 +40,11 @@ class Stats:
 
     `counters` has every row that was taken, by `machine_event_outcome`; `state_entries` counts by `machine.state`, and
     `declines` launches by reason.
-    Every offered page is refused, stored or dropped, was evicted unwritten, or is one of the backlog; pages of other
-    components count like those of FULL. `backlog_age` is how many ticks the oldest write has been pending. What waits
-    for a write-back policy was not offered yet: `held_back_pages`, of which some are evicted first. `kept_pages` are in
-    the host tier or the page cache; `reserved_pages` of the device are promised and not taken: they evict nothing yet.
+    Every offered page is refused, stored or dropped, was evicted unwritten, is one of the backlog, or went to host
+    memory with no store in use (`host_only_pages`); pages of other components count like those of FULL. `backlog_age`
+    is how many ticks the oldest write has been pending. What waits for a write-back policy was not offered yet:
+    `held_back_pages`, of which some are evicted first. `kept_pages` are in the host tier or the page cache;
+    `reserved_pages` of the device are promised and not taken: they evict nothing yet.
 
     `states` has the instances in each `machine.state` now, `state_ticks` the ticks that all instances together have
     spent there. `put_off` are tokens of commits and of parked spans, counted each time, by what they waited for.
@@ -67,6 +68,7 @@ class Stats:
     owned: dict[str, int]
     live_machines: int
     stored_pages: int
+    host_only_pages: int
     offered_pages: int
     refused_pages: int
     dropped_pages: int
@@ -200,6 +202,7 @@ class Tally:
             owned={resource: units for resource, units in sorted(ledger.totals.items()) if units},
             live_machines=len(core.requests) + len(core.holds) + len(core.writes),
             stored_pages=pages(*STORED) + sum(counts.heads.values()) // size,
+            host_only_pages=pages("write_copied_kept"),
             offered_pages=pages(*offered),
             refused_pages=pages(*(name for name in offered if name != "write_offer_queue")),
             dropped_pages=pages(*DROPS),

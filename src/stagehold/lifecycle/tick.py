@@ -206,7 +206,7 @@ class Tick:
             if core.pacing.applies(timer):
                 self.retries.send_due(core.requests[timer.machine.number])
                 core.settle()
-        if core.link.state is AttachmentState.DRAINING and not core.operations.live:
+        if core.link.state is AttachmentState.DRAINING and not core.operations.asked:
             core.steps.attachment.drained(core.link)
             core.settle()
         if core.former and not core.operations.live:
@@ -249,7 +249,7 @@ class Tick:
         while self.arrivals and core.link.state is not AttachmentState.ATTACHING:
             m = self.arrivals[0]
             if m.state is RequestState.QUEUED:
-                if core.attached and core.load_full:
+                if core.serves and core.load_full:
                     return
                 core.steps.request.issue(m)
                 core.settle()

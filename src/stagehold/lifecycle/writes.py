@@ -14,7 +14,7 @@ from stagehold.lifecycle.operations import Kind
 from stagehold.lifecycle.retries import RetryRules
 from stagehold.lifecycle.stocks import Stock
 from stagehold.machines import Machine
-from stagehold.specs.outcomes import Copied, HostMode, Offer, PutEnded, Start
+from stagehold.specs.outcomes import Copied, Offer, PutEnded, Start
 
 HEAD_SHIFT, PART_SHIFT = 32, 56
 """Where a record's detail has the tokens that were acknowledged besides, and the number of the component."""
@@ -39,9 +39,10 @@ class WriteRules:
 
     def _is_covered(self, data: WriteData) -> bool:
         """Whether what a page needs to be of use is on its way: its parent, or the page that a component belongs to."""
-        if data.component != self.core.stocks.spine.name:
-            return self.core.beliefs.on_its_way(data.chain.page_key(data.last - 1))
-        return data.first == 0 or self.core.beliefs.on_its_way(data.chain.page_key(data.first - 1))
+        spine = self.core.stocks.spine
+        if data.component != spine.name:
+            return self.core.on_its_way(spine, data.chain.page_key(data.last - 1))
+        return data.first == 0 or self.core.on_its_way(spine, data.chain.page_key(data.first - 1))
 
     def _stock(self, data: WriteData) -> Stock:
         return self.core.stocks.by_name[data.component]
@@ -51,17 +52,18 @@ class WriteRules:
     def offer(self, w: Machine, _arg: Any) -> Offer:
         """The gates, in the order of the table."""
         core, data = self.core, payload(w)
-        if not core.attached:
+        if not core.serves:
             return Offer.OFF
         if data.last > data.chain.n_pages:
             return Offer.KEYLESS
-        if all(core.beliefs.on_its_way(key) for key in data.keys):
-            return Offer.BELIEVED if core.beliefs.knows(data.keys[-1]) else Offer.IN_FLIGHT
+        stock = self._stock(data)
+        if all(core.on_its_way(stock, key) for key in data.keys):
+            return Offer.BELIEVED if core.has_arrived(stock, data.keys[-1]) else Offer.IN_FLIGHT
         if not self._is_covered(data):
             return Offer.UNCOVERED
         if core.ledger.totals["backlog"] + data.pages > core.config.backlog_pages:
             return Offer.FULL
-        return Offer.QUEUE if data.pages <= self._stock(data).write_share else Offer.NEVER_FITS
+        return Offer.QUEUE if data.pages <= stock.write_share else Offer.NEVER_FITS
 
     def _allowance(self, stock: Stock) -> int:
         """Staging that writes may have now: max(0.2 x staging, staging - loads - staging / 10), in pages."""
@@ -74,7 +76,7 @@ class WriteRules:
         if self.is_gone(w):
             return Start.GONE
         hosted, live = self._is_hosted(data), self._live_end(data)
-        if core.store_open or not core.attached or data.not_before > core.clock.tick:
+        if core.store_open or not core.serves or data.not_before > core.clock.tick:
             return Start.BLOCKED
         if hosted:
             return Start.HOSTED
@@ -101,11 +103,14 @@ class WriteRules:
         return spans[0].end if spans and spans[0].start == data.first else 0
 
     def _is_hosted(self, data: WriteData) -> bool:
-        return self._stock(data).hosts(data.chain, data.first, data.last)
+        """Whether there are bytes in host memory that a store could be given."""
+        return self.core.attached and self._stock(data).hosts(data.chain, data.first, data.last)
 
     def copied(self, w: Machine, _arg: Any) -> Copied:
-        """Has anybody told us to stop meanwhile?"""
-        return Copied.UNWANTED if w.data.unwanted or not self.core.attached else Copied.WANTED
+        """Has anybody told us to stop meanwhile, and is there a store?"""
+        if w.data.unwanted or not self.core.serves:
+            return Copied.UNWANTED
+        return Copied.WANTED if self.core.attached else Copied.KEPT
 
     def put_ended(self, w: Machine, good: int) -> PutEnded:
         """Only a put of every page is a success; tries are bounded. `good` counts those in front."""
@@ -138,6 +143,9 @@ class WriteRules:
         """Copy what is still live to staging; its tail may have been evicted meanwhile, and is given up here."""
         core, data = self.core, payload(w)
         stock, live = self._stock(data), self._live_end(data)
+        if core.alone:  # no store has its head: what makes room for the tail must not be the head
+            front = 0 if stock is core.stocks.spine else core.stocks.part(stock.name).reach(data.first)
+            stock.host.renew(stock.keys(data.chain, front, data.first))
         pages = core.allocate_staging(stock, live - data.first)
         core.backlog.leave(w)
         lost = self._shorten(w, live)
@@ -219,6 +227,13 @@ class WriteRules:
         self._acknowledge(data.keys)
         return self._told(data, data.pages)
 
+    def keep(self, w: Machine, _arg: Any) -> int:
+        """The bytes stay in host memory. No store has them, so nothing is believed and nobody is woken."""
+        self._end_copy(w)
+        self._release(w, keep=True)
+        self._unqueue(w)
+        return self._told(w.data, w.data.pages)
+
     def _acknowledge(self, keys: tuple[bytes, ...]) -> None:
         self.core.beliefs.teach(keys)
         self.retries.wake(list(keys))
@@ -226,7 +241,7 @@ class WriteRules:
     def back_off(self, w: Machine, good: int) -> int:
         """Try again later, without the pages that were acknowledged; staging is not sat on between tries."""
         core, data = self.core, payload(w)
-        self._release(w, keep=self._is_tier)
+        self._release(w, keep=core.is_tier)
         self._keep_head(w, good)
         pause = BACK_OFF_TICKS << w.tries
         data.not_before = core.clock.tick + pause
@@ -249,7 +264,7 @@ class WriteRules:
         """Give everything back. What a last try has acknowledged, `good` pages, is believed; the rest is dropped."""
         if w.data.span is not None:
             self._end_copy(w)
-        self._release(w, keep=good is not None and self._is_tier)
+        self._release(w, keep=good is not None and self.core.is_tier)
         self._keep_head(w, good or 0)
         self._unqueue(w)
         return self._told(w.data, w.data.pages, good or 0)
@@ -258,11 +273,6 @@ class WriteRules:
         """The intent is dropped; the record says how many tokens."""
         self._unqueue(w)
         return self._told(w.data, w.data.pages)
-
-    @property
-    def _is_tier(self) -> bool:
-        """Whether verified bytes stay in host memory, whatever the store said of them."""
-        return self.core.config.host_memory_mode is HostMode.CACHE
 
     def _unqueue(self, w: Machine) -> None:
         core, data = self.core, payload(w)
@@ -282,8 +292,9 @@ class WriteRules:
         return detail
 
     def drained(self, w: Machine, _arg: Any) -> None:
-        """The put is over; what it did is not believed."""
-        self._release(w, keep=False)
+        """The put is over; what it did is not believed. A tier keeps the bytes, unless all was to be let go of."""
+        core = self.core
+        self._release(w, keep=core.is_tier and not (w.data.unwanted or core.quarantined))
         self.core.writes.pop(w.number, None)
 
     def _release(self, w: Machine, *, keep: bool) -> None:

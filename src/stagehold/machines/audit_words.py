@@ -85,6 +85,7 @@ _DETAILS: dict[tuple[str, str | None], str] = {
     ("write", "back_off"): "{low} tokens stored before it failed",
     ("write", "unqueue"): "{low} tokens",
     ("write", "give_up"): "{low} tokens",
+    ("write", "keep"): "{low} tokens",
     ("write", "let_drain"): "{low} tokens",
 }
 """What the details of effects that book nothing mean."""

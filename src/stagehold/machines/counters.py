@@ -80,6 +80,7 @@ UNBOOKED = {
     "back_off": "stored before it failed",
     "unqueue": "dropped",
     "give_up": "dropped",
+    "keep": "kept in host memory, with no store in use",
     "let_drain": "dropped",
 }
 """What the tokens in a record are, by the effect that gave them, where no token book says it."""

@@ -129,10 +129,11 @@ class Start(IntEnum):
 
 
 class Copied(IntEnum):
-    """A device-to-staging copy ended; is the write still wanted?"""
+    """A device-to-staging copy ended; is the write still wanted, and is there a store to put it to?"""
 
     WANTED = 0
     UNWANTED = 1
+    KEPT = 2
 
 
 class PutEnded(IntEnum):

@@ -22,6 +22,7 @@ class WriteState(IntEnum):
     STORED = 5
     DROPPED = 6
     REFUSED = 7
+    KEPT = 8
 
 
 S = WriteState
@@ -29,7 +30,7 @@ S = WriteState
 WRITE = MachineSpec(
     name="write",
     one_per="span of pages to be stored",
-    doc="Carries computed pages from the device to the store.",
+    doc="Carries computed pages from the device to the store; where none is in use, to host memory (cache mode).",
     life=Life.FINITE,
     initial=S.OFFERED,
     counters={"tries": "tries"},
@@ -44,6 +45,7 @@ WRITE = MachineSpec(
         state(S.STORED, Kind.TERMINAL, "acknowledged: the only state that teaches a belief"),
         state(S.DROPPED, Kind.TERMINAL, "given up, with a reason"),
         state(S.REFUSED, Kind.TERMINAL, "not admitted, with a reason"),
+        state(S.KEPT, Kind.TERMINAL, "in host memory, and no store was in use to take it (cache mode)"),
     ),
     decisions=(
         Decision(state=S.OFFERED, event="offer", name="offer", outcomes=Offer),
@@ -53,9 +55,10 @@ WRITE = MachineSpec(
     ),
     rows=(
         row(S.OFFERED, "offer", Offer.QUEUE, S.QUEUED, "admitted", effect="enqueue", takes="backlog"),
-        row(S.OFFERED, "offer", Offer.OFF, S.REFUSED, "no store attached", effect="refuse"),
+        row(S.OFFERED, "offer", Offer.OFF, S.REFUSED, "no store in use, and host memory is no tier", effect="refuse"),
         row(S.OFFERED, "offer", Offer.KEYLESS, S.REFUSED, "not a whole page, or no key", effect="refuse"),
-        row(S.OFFERED, "offer", Offer.BELIEVED, S.REFUSED, "stored already", effect="refuse"),
+        row(S.OFFERED, "offer", Offer.BELIEVED, S.REFUSED, "stored already; without a store: in host memory already",
+            effect="refuse"),
         row(S.OFFERED, "offer", Offer.IN_FLIGHT, S.REFUSED, "same pages under way", effect="refuse"),
         row(S.OFFERED, "offer", Offer.UNCOVERED, S.REFUSED, "parent neither stored nor under way",
             effect="refuse"),
@@ -75,8 +78,10 @@ WRITE = MachineSpec(
         row(S.QUEUED, "drop", None, S.DROPPED, "decree", effect="unqueue", releases="backlog"),
         row(S.COPYING, "copied", Copied.WANTED, S.STORING, "device source released, put begins",
             effect="put", takes="io", releases="io"),
-        row(S.COPYING, "copied", Copied.UNWANTED, S.DROPPED, "detached meanwhile",
+        row(S.COPYING, "copied", Copied.UNWANTED, S.DROPPED, "told to stop, or detached meanwhile",
             effect="give_up", releases="backlog, staging, io"),
+        row(S.COPYING, "copied", Copied.KEPT, S.KEPT, "no store in use: host memory keeps it, nothing is believed",
+            effect="keep", releases="backlog, staging, io"),
         row(S.STORING, "put_ended", PutEnded.STORED, S.STORED, "belief taught, retries woken",
             effect="stored", releases="backlog, staging, io"),
         row(S.STORING, "put_ended", PutEnded.FAILED, S.QUEUED, "never sit on staging between tries",

@@ -34,7 +34,7 @@ class WorldShape:
     """One kind of world. Ticks are (least, most), both included.
 
     `branches` gives, for each stem of the prompts, the token at which it leaves the first; `medium_pages` is how many
-    pages the store can keep (None: all of them).
+    pages the store can keep (None: all of them). `alone`: an engine is born without a store.
     """
 
     config: EngineConfig
@@ -45,6 +45,7 @@ class WorldShape:
     rates: Rates = field(default_factory=Rates)
     pages_per_tick: int | None = None
     medium_pages: int | None = None
+    alone: bool = False
 
     def stretch(self, tokens: int) -> int:
         """A number of tokens that is meant for pages of `PAGE`, in pages of this size; some end inside a page."""

@@ -77,7 +77,7 @@ class Stage:
         self.store = self._new_store(medium)
         self.engine = Engine(
             self.shape.config,
-            store=self.store,
+            store=None if self.shape.alone else self.store,
             sink=self.blocks.append,
             strict=True,
             deliver=self.delivery,

@@ -28,6 +28,9 @@ WEIGHTS = {
 OTHERS = {"strip": 8}
 """The same of acts on components beside the one that carries the tree, where there are any."""
 
+ALONE = {"attach": 0.3, "detach": 0.6}
+"""The same where an engine is born without a store: it gets one late, and not for long."""
+
 ALWAYS = ("tick", "arrive", "visit", "compute", "finish", "attach", "scene")
 """Without these a World stands still."""
 
@@ -54,7 +57,7 @@ class Walk:
         self.world = world
         self._dice = random.Random(f"walk {world.seed}")  # noqa: S311 - reproducible on purpose
         self._stem, self._shared = 0, 24
-        chosen = WEIGHTS | (OTHERS if world.shape.config.components else {})
+        chosen = WEIGHTS | (OTHERS if world.shape.config.components else {}) | (ALONE if world.shape.alone else {})
         weights = {name: self._weight(name, weight) for name, weight in chosen.items()}
         self._names, self._weights = list(weights), list(weights.values())
 

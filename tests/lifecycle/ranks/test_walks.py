@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
+from stagehold import EngineConfig, HostMode
 from stagehold.testing.mixes import PAIRWISE, Mix, mixed
 from stagehold.testing.ranks import Walked, walk_as_ranks
-from stagehold.testing.shapes import WorldShape
+from stagehold.testing.shapes import WorldShape, drawn
 
 SEEDS = 12
 ACTS = 120
@@ -40,6 +42,20 @@ def test_ranks_with_windows_and_checkpoints_stay_equal() -> None:
     """Where a hit may end is agreed on by all ranks, whatever each of them has of windows; six combinations."""
     spliced = sum(walked(3, 1, 70, mixed(1, mix)).spliced for mix in PAIRWISE[::2])
     assert spliced > 0
+
+
+def test_ranks_whose_host_memory_serves_alone_stay_equal() -> None:
+    """No store to agree about: when each rank's copies end is all that differs, and what host memory has does not."""
+    mixes = [mix for mix in PAIRWISE if mix.mode is HostMode.CACHE]
+    shapes = [mixed(seed, mix) for seed, mix in enumerate(mixes[:3])] + [drawn_cache(seed) for seed in range(3, 7)]
+    assert 0 < sum(walked(2, seed, 120, replace(shape, alone=True)).spliced for seed, shape in enumerate(shapes))
+
+
+def drawn_cache(seed: int) -> WorldShape:
+    """The shape of a seed in `cache` mode, with full attention alone."""
+    shape = drawn(seed)
+    options = shape.config.model_dump() | {"host_memory_mode": HostMode.CACHE}
+    return replace(shape, config=EngineConfig.model_validate(options))
 
 
 @pytest.mark.soak

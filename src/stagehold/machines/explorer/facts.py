@@ -156,8 +156,12 @@ class Facts:
     # The store and the host tier
 
     def store_rests(self, seen: Seen) -> bool:
-        """Whether the breaker says not to ask."""
-        return seen[self.layout.store] in (OPEN, PROBING)
+        """Whether the breaker of the store in use says not to ask."""
+        return bool(seen[self.layout.attached]) and seen[self.layout.store] in (OPEN, PROBING)
+
+    def serves(self, seen: Seen) -> bool:
+        """Whether anything beside the device takes pages and gives them: a store, or host memory as a tier."""
+        return self.cached or bool(seen[self.layout.attached])
 
     def has_content(self, seen: Seen, span: int) -> bool:
         """Whether the store has the pages of the span and may be asked for them."""

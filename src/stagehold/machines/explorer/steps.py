@@ -35,6 +35,7 @@ NO_RULE_NEEDED = {
     "write_unqueue": "The backlog is given back by the row.",
     "write_put": "The next IO reads the same staging.",
     "write_give_up": "All is given back by the row.",
+    "write_keep": "As `give_up`; that host memory has pages is a fact of its own here.",
     "write_back_off": "Waits for its next try without staging.",
     "write_let_drain": "Only the IO keeps the staging now.",
     "write_drained": "Staging and ticket are given back by the row.",

@@ -108,12 +108,14 @@ class Ticks(Play):
         now, span = self.now, self.span_of[request]
         spent = now[request] == RETRY and now[request + at.ISSUES] >= self.world.issue_limit
         rests = self.store_rests(now)
-        if spent or not now[self.layout.attached]:
+        if spent or not self.serves(now):
             yield Launch.CAP
         elif self.covered(now, span):
             yield Launch.TOO_SHORT
         elif self.hosted(now, span):
             yield Launch.KNOWN
+        elif not now[self.layout.attached]:
+            yield Launch.CAP
         elif rests and not self.joinable(now, span):
             yield Launch.STORE_OPEN
         elif now[request + at.KNOWN] or rests:
@@ -172,7 +174,7 @@ class Ticks(Play):
             yield IoCommit.HEAD_BUSY
         elif self.hosted(now, span):
             yield IoCommit.LOCAL if pinless else IoCommit.PIN_FULL
-        elif self.store_rests(now):
+        elif self.store_rests(now) or not now[self.layout.attached]:
             yield IoCommit.STORE_OPEN
         elif self.need(now, span) > self.world.staging:
             yield IoCommit.OVERSIZE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stagehold.machines.explorer import board as at
 from stagehold.machines.explorer import moves
 from stagehold.machines.explorer.board import EMPTY, OWNS, Board
-from stagehold.machines.explorer.facts import COMMITTED, COPYING, HEALTHY, LOADING, OPEN, PROBING
+from stagehold.machines.explorer.facts import COMMITTED, COPYING, FETCHING, HEALTHY, LOADING, OPEN, PROBING
 from stagehold.machines.explorer.play import Play
 from stagehold.machines.explorer.tables import STAGING
 from stagehold.specs.outcomes import Probed, Result
@@ -133,16 +133,28 @@ class Traffic(Play):
             board[span + at.HOST] = 0
 
     def detach(self, board: Board) -> None:
-        """Holds and writes are dropped at once, what flies keeps its buffers, and no retry waits any longer."""
-        self.drop_all(board)
+        """What the store has a part in is dropped at once, and no retry waits for it any longer.
+
+        Where host memory is a tier, holds that wait for nothing of the store stay.
+        """
         board[self.layout.attached] = 0
+        self.drop_holds(board, (FETCHING,) if self.cached else None)
+        self.drop_write(board)
         self.send_due(board, (0, at.ARMED))
 
     def drop_all(self, board: Board) -> None:
         """A `drop` to every hold and write that can be told to stop; what flies stays to the end of its IO."""
+        self.drop_holds(board)
+        self.drop_write(board)
+
+    def drop_holds(self, board: Board, states: tuple[int, ...] | None = None) -> None:
+        """A `drop` to every live hold that is in one of `states`, or in any."""
         for hold in self.layout.holds:
-            if board[hold] != EMPTY:
+            if board[hold] != EMPTY and (states is None or board[hold] in states):
                 self.step(board, hold, "drop")
+
+    def drop_write(self, board: Board) -> None:
+        """A `drop` to the write, if it can be told to stop."""
         write = self.layout.write
         if (board[write], "drop", None) in self.tables["write"].rows:
             self.step(board, write, "drop")

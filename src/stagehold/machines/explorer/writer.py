@@ -29,7 +29,8 @@ class Writer(Ticks):
         elif state == QUEUED:
             self.starts(write)
         elif state == COPYING:
-            wanted = Copied.WANTED if self.now[self.layout.attached] else Copied.UNWANTED
+            alone = Copied.KEPT if self.cached else Copied.UNWANTED
+            wanted = Copied.WANTED if self.now[self.layout.attached] else alone
             self.play(moves.COPIED, 0, wanted, self.end_write_io, write, "copied", wanted)
         elif state == STORING:
             for ended in self.puts(write):
@@ -51,7 +52,7 @@ class Writer(Ticks):
         if self.over:
             return
         for offer in Offer:
-            if (offer is Offer.OFF) != bool(self.now[self.layout.attached]):
+            if (offer is Offer.OFF) != self.serves(self.now):
                 self.play(moves.OFFER, 0, offer, self.offer, write, offer)
 
     def offer(self, board: Board, write: int, offer: Offer) -> None:
@@ -67,7 +68,8 @@ class Writer(Ticks):
             self.repeat(moves.START_WRITE, 0, write, "start", Start.BLOCKED)
         else:
             self.attempt(moves.START_WRITE, 0, write, "start", Start.COPY)
-        if self.cached and any(self.hosted(self.now, span) for span in range(len(self.layout.spans))):
+        hosted = any(self.hosted(self.now, span) for span in range(len(self.layout.spans)))
+        if self.cached and self.now[self.layout.attached] and hosted:
             self.attempt(moves.START_WRITE, 0, write, "start", Start.HOSTED)
 
     def puts(self, write: int) -> Iterator[PutEnded]:
