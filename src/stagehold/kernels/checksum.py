@@ -5,6 +5,8 @@ xxh3 detects damage and mix-ups. It is not collision resistant and is never used
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import xxhash
 
 CHECKSUM_BYTES = 16
@@ -14,6 +16,14 @@ def checksum(prefix: bytes | bytearray | memoryview, body: bytes | bytearray | m
     """Return the 16-byte checksum of `prefix` followed by `body` (any alignment, zero length allowed)."""
     state = xxhash.xxh3_128(prefix)
     state.update(body)
+    return state.digest()
+
+
+def checksum_of(prefix: bytes | bytearray | memoryview, pieces: Iterable[bytes]) -> bytes:
+    """Return the same of a body that comes in pieces."""
+    state = xxhash.xxh3_128(prefix)
+    for piece in pieces:
+        state.update(piece)
     return state.digest()
 
 

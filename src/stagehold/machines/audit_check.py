@@ -1,7 +1,7 @@
 """The checks of `audit.verify`: the chain block by block, the rows many records at a time.
 
-Owns what a sound log is. It reads no file and raises nothing: each check answers with the first fault, or
-None.
+Owns what a sound log is. `Chain` and `Checker` read no file and raise nothing: each check answers with the first
+fault, or None. `legal` is for readers who go by the rows, and need no chain.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from stagehold.machines import audit_words
 from stagehold.machines.audit_lines import REFUSAL, refusals, rendered
-from stagehold.machines.audit_read import Damage, Fault, Placed, records_of
+from stagehold.machines.audit_read import BadLogError, Damage, Fault, Placed, batches, records_of
 from stagehold.machines.audit_tables import STATES, Flows, Ints, book, flows, tables
-from stagehold.machines.declared import declaration_hash
+from stagehold.machines.declared import MACHINES, declaration_hash
 from stagehold.machines.records import DIGEST_BYTES, RECORD, REFUSED_FLAG, REFUSED_ROW, Totals
 from stagehold.specs.declare import MachineSpec
 from stagehold.specs.outcomes import Loss
@@ -292,3 +292,21 @@ class Checker:
 
     def _state(self, batch: _Batch, at: int, state: int) -> str:
         return type(self.machines[int(self.machine[batch.who[at]])].initial)(state).name.lower()
+
+
+def legal(path: Path, machines: tuple[MachineSpec, ...] = MACHINES) -> Iterator[list[Placed]]:
+    """The blocks of the log at `path` in batches, each once it is known that an engine can have written it.
+
+    `BadLogError` at the first block of other declarations, and at the first birth, record or detail that cannot be.
+    """
+    checker, ours = Checker(path, machines), declaration_hash(machines)
+    for batch in batches(path):
+        foreign = next((at for at, one in enumerate(batch) if one.block.declaration != ours), len(batch))
+        fault = checker.check(batch[:foreign])
+        if fault is None and foreign < len(batch):
+            place = batch[foreign]
+            told = ours.hex(), place.block.declaration.hex()
+            fault = Fault(Damage.FOREIGN, path, place.line, place.block.index, *told)
+        if fault is not None:
+            raise BadLogError(fault)
+        yield batch

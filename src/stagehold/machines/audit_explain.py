@@ -16,7 +16,7 @@ from stagehold.machines.audit_request import TELLERS, Asker
 from stagehold.machines.audit_scene import HoldView, Scene, Step
 from stagehold.machines.declared import MACHINES, rows_of
 from stagehold.machines.records import REFUSED_FLAG, Birth, Block, HandleKey
-from stagehold.specs.declare import Books
+from stagehold.specs.declare import Books, MachineSpec
 from stagehold.specs.outcomes import Loss
 from stagehold.specs.request import REQUEST, RequestState
 
@@ -24,14 +24,14 @@ NOT_LOST = (Loss.COVERED, Loss.TRIMMED)
 """Ends of tokens that the device had by then."""
 
 
-def explain(path: Path, rid: str) -> Explanation:
+def explain(path: Path, rid: str, machines: tuple[MachineSpec, ...] = MACHINES) -> Explanation:
     """Every attempt of request `rid` in the log at `path`, moment by moment.
 
     What happens between two ticks stands in the block of the second one. `BadLogError` where the log cannot be
     read, or was written by other declarations.
     """
-    teller, first, last = Teller(rid), -1, 0
-    for block in (placed.block for batch in legal(path) for placed in batch):
+    teller, first, last = Teller(rid, machines), -1, 0
+    for block in (placed.block for batch in legal(path, machines) for placed in batch):
         first, last = block.tick if first < 0 else first, block.tick
         teller.take(block)
     return Explanation(rid, tuple(teller.attempts.values()), teller.scene.requests, max(0, first), last)
@@ -40,14 +40,15 @@ def explain(path: Path, rid: str) -> Explanation:
 class Teller:
     """Follows a log block by block and tells what happens to the attempts of one request, or (None) of every one."""
 
-    def __init__(self, rid: str | None) -> None:
+    def __init__(self, rid: str | None, machines: tuple[MachineSpec, ...] = MACHINES) -> None:
         self.rid = rid
+        self.machines = machines
         self.scene = Scene()
         self.attempts: dict[int, Attempt] = {}
         self._askers: dict[int, Asker] = {}
         self._rows = {
             machine << 8 | at: (spec.name, row)
-            for machine, spec in enumerate(MACHINES)
+            for machine, spec in enumerate(machines)
             for at, row in enumerate(rows_of(spec))
         }
 
@@ -64,7 +65,7 @@ class Teller:
                 self._follow(Step(block.tick, number, *self._rows[word], detail))
 
     def _enter(self, tick: int, birth: Birth) -> None:
-        machine = MACHINES[birth.machine].name
+        machine = self.machines[birth.machine].name
         self.scene.enter(tick, birth, machine)
         key = birth.key
         if machine == REQUEST.name and isinstance(key, HandleKey) and self.rid in (None, key.rid):
@@ -97,7 +98,7 @@ class Teller:
                 self._hold(self._askers[number], hold, step)
 
     def _refused(self, tick: int, record: audit_words.Record) -> None:
-        asker, refused = self._askers.get(record[0]), audit_words.refusal(record, MACHINES)
+        asker, refused = self._askers.get(record[0]), audit_words.refusal(record, self.machines)
         if asker is not None and refused is not None:
             facts = {"state": refused[0], "event": refused[1]}
             asker.attempt.moments.append(Moment(tick, Verdict.REFUSED, Cause.REFUSED, facts))

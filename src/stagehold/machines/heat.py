@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from stagehold.machines import labels
-from stagehold.machines.audit_read import batches, records_of
+from stagehold.machines.audit_check import legal
+from stagehold.machines.audit_read import records_of
 from stagehold.machines.audit_tables import WORDS, Ints, book, flows, tables
 from stagehold.machines.declared import MACHINES, rows_of
 from stagehold.machines.matrix import table
@@ -45,10 +46,10 @@ class Heat:
 
 
 def stats(path: Path, machines: tuple[MachineSpec, ...] = MACHINES) -> Heat:
-    """Count the log at `path`; `BadLogError` where it cannot be read. Records of no row count as nothing."""
+    """Count the log at `path`; `BadLogError` where it cannot be read or is of other machines."""
     words, births, totals = np.zeros(WORDS, np.int64), np.zeros(WORDS, np.int64), Totals()
     count, ticks = 0, [0, 0]
-    for batch in batches(path):
+    for batch in legal(path, machines):
         if batch:
             ticks = [ticks[0] if count else batch[0].block.tick, batch[-1].block.tick]
         count += len(batch)

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from stagehold.machines import audit_words, labels
-from stagehold.machines.audit_read import Placed, batches, blocks, records_of
+from stagehold.machines.audit_check import legal
+from stagehold.machines.audit_read import Placed, blocks, records_of
 from stagehold.machines.audit_tables import tables
 from stagehold.machines.declared import MACHINES
 from stagehold.machines.records import Birth
@@ -70,7 +71,7 @@ def timelines(
 ) -> Timelines:
     """The requests of the log at `path` with the most steps; `BadLogError` where it cannot be read."""
     survey = _Survey(machines)
-    for batch in batches(path):
+    for batch in legal(path, machines):
         survey.add(batch)
     ranked = sorted(survey.steps, key=lambda number: (-survey.steps[number], number))
     chosen = {number: (number, *survey.holds.get(number, ())) for number in sorted(ranked[:requests_max])}

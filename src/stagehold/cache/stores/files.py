@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import threading
 import time
 from collections import Counter
@@ -30,6 +31,10 @@ FLOOR_SHARE = 0.05
 """The default free-space floor: one GiB, or a twentieth of a disk smaller than 20 GiB."""
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors that mean no room: a refusal, not a fault of the store."""
+NO_PAGE = frozenset({errno.ELOOP, errno.ENXIO, errno.ENAMETOOLONG})
+"""Errors of an open that mean a link, a socket, or a name that no page can have."""
+READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+"""Out of the folder by no link, and no waiting for the other end of a pipe."""
 
 
 DEFAULT_SHARE = 0.5
@@ -126,20 +131,30 @@ class FileStore:
     def _read(self, name: bytes, header: bytearray, out: Buffer) -> Verdict:
         path = self._folder.page(name)
         try:
-            descriptor = os.open(path, os.O_RDONLY)
+            descriptor = os.open(path, READING)
         except FileNotFoundError:
             return Verdict.MISS
-        try:
-            received = os.preadv(descriptor, [header, out], 0)
-            verdict = verify_received(header, out, name, received, self._layout)
-            if verdict is Verdict.HIT:
-                self._touch(descriptor)
-                return verdict
-        finally:
-            os.close(descriptor)
+        except OSError as error:
+            if error.errno not in NO_PAGE:
+                raise
+            verdict = Verdict.FOREIGN
+        else:
+            try:
+                verdict = self._received(descriptor, header, out, name)
+                if verdict is Verdict.HIT:
+                    self._touch(descriptor)
+                    return verdict
+            finally:
+                os.close(descriptor)
         self.alarms[verdict] += 1
         self._discard(path)
         return verdict
+
+    def _received(self, descriptor: int, header: bytearray, out: Buffer, name: bytes) -> Verdict:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return Verdict.FOREIGN
+        received = os.preadv(descriptor, [header, out], 0)
+        return verify_received(header, out, name, received, self._layout)
 
     def _write(self, name: bytes, body: Buffer) -> Verdict:
         path, length = self._folder.page(name), HEADER_BYTES + len(body)
@@ -159,8 +174,7 @@ class FileStore:
             if _write_whole(descriptor, [header, body], length):
                 self._touch(descriptor)
                 with self._ledger.locked():  # so that a walk sees the file under one of its names
-                    os.rename(temp, path)
-                published = True
+                    published = _renamed(temp, path)
         finally:
             os.close(descriptor)
             if not published:
@@ -219,7 +233,11 @@ class FileStore:
         length = _length(path)
         try:
             os.unlink(path)
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError, PermissionError):
+            return
+        except OSError as error:
+            if error.errno not in NO_PAGE:
+                raise
             return
         self._ledger.add(-disk_bytes(max(0, length)))
 
@@ -243,6 +261,15 @@ def _write_whole(descriptor: int, pieces: Sequence[Buffer | bytes], length: int)
         return False
 
 
+def _renamed(temp: str, path: str) -> bool:
+    """Give a written file its name; False where somebody has put a folder there."""
+    try:
+        os.rename(temp, path)
+    except IsADirectoryError:
+        return False
+    return True
+
+
 def _create(path: str) -> int:
     """Open a new file for writing, in a shard made anew should somebody have cleared it away."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -254,8 +281,13 @@ def _create(path: str) -> int:
 
 
 def _length(path: str) -> int:
-    """Return the length of a file, -1 where there is none."""
+    """Return the length of a file, -1 where there is none: a link or a folder is none."""
     try:
-        return os.stat(path).st_size
+        found = os.stat(path, follow_symlinks=False)
     except FileNotFoundError:
         return -1
+    except OSError as error:
+        if error.errno not in NO_PAGE:
+            raise
+        return -1
+    return found.st_size if stat.S_ISREG(found.st_mode) else -1

@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import socket
+import stat
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ FORMS = {"pages": "a file for each page (form=pages)", "segments": "packed pages
 HIDDEN = ".new-"
 """How the name of a file that is being written begins."""
 _PAGE_NAME = re.compile(r"(?:[0-9a-f]{2})+")
+_OWNER = re.compile(r"\.new-([0-9a-f]{16})-([0-9]{1,9})-([0-9]{1,15})-[0-9a-f]{16}")
+"""Host, process and size of a file that is being written; a name of another form is nobody's."""
 ABANDONED_SECONDS = 3600.0
 """Age at which a temporary file of another host counts as left behind; a page takes well under a second."""
 
@@ -100,19 +103,17 @@ class Folder:
 
     def _writing_bytes(self, entry: os.DirEntry[str]) -> int:
         """Return what a living writer has reserved; sweep the file of a dead one."""
-        if not self._is_abandoned(entry):
-            return disk_bytes(int(_owner(entry)[2]))
+        owner = _OWNER.fullmatch(entry.name)
+        if owner is not None and not self._is_abandoned(entry, owner[1], int(owner[2])):
+            return disk_bytes(int(owner[3]))
         _remove(entry.path)
         return 0
 
-    def _is_abandoned(self, entry: os.DirEntry[str]) -> bool:
-        owner = _owner(entry)
-        if len(owner) != 4 or not (owner[1].isdigit() and owner[2].isdigit()):
-            return True
-        if owner[0] == self._host and not _lives(int(owner[1])):
+    def _is_abandoned(self, entry: os.DirEntry[str], host: str, process: int) -> bool:
+        if host == self._host and not _lives(process):
             return True
         try:
-            return time.time() - entry.stat().st_mtime > ABANDONED_SECONDS
+            return time.time() - entry.stat(follow_symlinks=False).st_mtime > ABANDONED_SECONDS
         except FileNotFoundError:
             return True
 
@@ -129,11 +130,6 @@ def refuse_other_form(root: Path, other: str) -> None:
         )
 
 
-def _owner(entry: os.DirEntry[str]) -> list[str]:
-    """Return host, process, size and random part of a file being written, or whatever its name is made of."""
-    return entry.name.removeprefix(HIDDEN).split("-")
-
-
 def _folders(path: str) -> list[str]:
     with os.scandir(path) as entries:
         return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
@@ -145,6 +141,8 @@ def _look(entry: os.DirEntry[str]) -> PageFile | None:
     try:
         status = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(status.st_mode):
         return None
     if status.st_size < HEADER_BYTES:
         _remove(entry.path)
@@ -163,6 +161,6 @@ def _lives(process: int) -> bool:
 
 
 def _remove(path: str) -> None:
-    """Unlink, unless somebody else was quicker."""
-    with suppress(FileNotFoundError):
+    """Unlink, unless somebody else was quicker, or it is a folder."""
+    with suppress(FileNotFoundError, IsADirectoryError, PermissionError):
         os.unlink(path)

@@ -11,12 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stagehold.cache.stores.files import FileStore
+from stagehold.cache.stores.files import READING, FileStore
 from stagehold.cache.stores.folder import Folder
 from stagehold.cache.stores.ledger import SizeLedger
-from stagehold.cache.stores.page import HEADER_BYTES, Identity, read_identity, verify
+from stagehold.cache.stores.page import HEADER_BYTES, Identity, read_identity, verify_pieces
 from stagehold.cache.stores.protocol import Verdict
 from stagehold.cache.stores.segment import Segment, segment_paths
+
+PIECE_BYTES = 1 << 20
+"""Read at a time: what a header or a file's length claims is not memory that one may need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ def list_pages(root: str | os.PathLike[str]) -> Iterator[StoredPage]:
     folder = _existing(root)
     if (folder / "pages").is_dir():
         for found in sorted(Folder(folder).survey().pages, key=lambda page: page.path):
-            yield _check(found.path, Path(found.path).read_bytes(), bytes.fromhex(Path(found.path).name))
+            yield from _list_page(found.path)
     for path in segment_paths(folder / "segments"):
         yield from _list_segment(path)
 
@@ -79,22 +82,37 @@ def _existing(root: str | os.PathLike[str]) -> Path:
     return folder
 
 
-def _check(path: str, raw: bytes, name: bytes) -> StoredPage:
-    identity = read_identity(raw)
-    if identity is None:
-        verdict = verify(raw[:HEADER_BYTES], memoryview(b""), name, 0)
-        return StoredPage(path, None, verdict)
-    body = memoryview(raw)[HEADER_BYTES:]
-    return StoredPage(path, identity, verify(raw[:HEADER_BYTES], body, name, identity.body_bytes, identity.layout))
+def _list_page(path: str) -> Iterator[StoredPage]:
+    try:
+        descriptor = os.open(path, READING)
+    except FileNotFoundError:
+        return  # evicted meanwhile
+    try:
+        there = os.fstat(descriptor).st_size - HEADER_BYTES
+        yield _checked(path, descriptor, (0, HEADER_BYTES), there, bytes.fromhex(Path(path).name))
+    finally:
+        os.close(descriptor)
 
 
 def _list_segment(path: str) -> Iterator[StoredPage]:
     segment = Segment(path)
     try:
         for slot, name in segment.changes():
-            header, body = bytearray(HEADER_BYTES), memoryview(bytearray(segment.slot_bytes))
-            received = segment.read(slot, header, body)
-            raw = bytes(header) + bytes(body[: received - HEADER_BYTES])
-            yield _check(f"{path}#{slot}", raw, name or b"")
+            yield _checked(f"{path}#{slot}", segment.descriptor, segment.places(slot), segment.slot_bytes, name or b"")
     finally:
         segment.close()
+
+
+def _checked(path: str, descriptor: int, places: tuple[int, int], there: int, name: bytes) -> StoredPage:
+    """A page whose header and body begin at `places` of a file, with room for a body of `there` bytes at most."""
+    header = os.pread(descriptor, HEADER_BYTES, places[0])
+    identity = read_identity(header)
+    pieces = _pieces(descriptor, places[1], 0 if identity is None else identity.body_bytes)
+    return StoredPage(path, identity, verify_pieces(header, pieces, there, name))
+
+
+def _pieces(descriptor: int, at: int, length: int) -> Iterator[bytes]:
+    end = at + length
+    while at < end and (piece := os.pread(descriptor, min(PIECE_BYTES, end - at), at)):
+        yield piece
+        at += len(piece)

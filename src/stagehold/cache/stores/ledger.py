@@ -15,13 +15,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _COUNT = struct.Struct("<Q")
+_MOST = (1 << 64) - 1
 
 
 class SizeLedger:
     """The shared count. `locked` is the only door: what is read there stays true until it is left."""
 
     def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         # The advisory lock belongs to the descriptor, so the threads of one process need a lock of their own.
         self._threads = threading.Lock()
         self.used_bytes = 0
@@ -34,7 +35,7 @@ class SizeLedger:
             try:
                 self.used_bytes = before = self._read()
                 yield self
-                self.used_bytes = max(0, self.used_bytes)
+                self.used_bytes = min(max(0, self.used_bytes), _MOST)
                 if self.used_bytes != before:
                     os.pwrite(self._descriptor, _COUNT.pack(self.used_bytes), 0)
             finally:

@@ -11,6 +11,9 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+MOST_BYTES = 1 << 24
+"""Far more than a directory of segments can need."""
+
 
 class Owners:
     """The file, and how one handle (`me`) finds a segment to seize."""
@@ -40,8 +43,10 @@ class Owners:
         return [path for path in paths if owners.get(path, "") == richest]
 
     def _read(self) -> dict[str, str]:
+        """What the file says, as far as it says anything: others can write to it, too."""
         try:
-            found: dict[str, str] = json.loads(self._path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, json.JSONDecodeError):
+            with self._path.open("rb") as file:
+                found = json.loads(file.read(MOST_BYTES))
+        except (OSError, ValueError, RecursionError):
             return {}
-        return found
+        return {path: owner for path, owner in found.items() if isinstance(owner, str)} if type(found) is dict else {}

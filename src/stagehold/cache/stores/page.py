@@ -12,10 +12,11 @@ u16 each, pipeline rank and size u16 each, body length u64, name 64, zeros, chec
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stagehold.cache.stores.protocol import Buffer, Verdict
-from stagehold.kernels.checksum import CHECKSUM_BYTES, checksum
+from stagehold.kernels.checksum import CHECKSUM_BYTES, checksum, checksum_of
 
 MAGIC = b"STGHOLDP"
 SCHEMA = 1
@@ -96,6 +97,20 @@ def verify(
     if checksum(signed[:_SIGNED_BYTES], body[:expected_bytes]) != signed[_SIGNED_BYTES:HEADER_BYTES]:
         return Verdict.CORRUPT
     return Verdict.HIT
+
+
+def verify_pieces(header: bytes, pieces: Iterable[bytes], there: int, name: bytes) -> Verdict:
+    """Say whether a page that nobody asked for is what its own header claims, with `there` bytes behind the header.
+
+    For tools: the body comes in pieces, which are read only where the header can be right.
+    """
+    identity = read_identity(header)
+    if identity is None or identity.name != name:
+        return verify(header, memoryview(b""), name, 0)
+    if there < identity.body_bytes:
+        return Verdict.TORN
+    right = checksum_of(header[:_SIGNED_BYTES], pieces) == header[_SIGNED_BYTES:HEADER_BYTES]
+    return Verdict.HIT if right else Verdict.CORRUPT
 
 
 def unpack_into(raw: bytes | memoryview, out: Buffer, name: bytes, layout: Layout = WHOLE) -> Verdict:

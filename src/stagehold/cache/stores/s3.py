@@ -32,9 +32,9 @@ class CloudObjects:
         """See `RawObjects.present`."""
         return [found is not None for found in self._all(self._obstore.head_async, ((name,) for name in names))]
 
-    def fetch(self, names: Sequence[bytes], lengths: Sequence[int]) -> Sequence[memoryview | None]:  # noqa: ARG002
-        """See `RawObjects.fetch`."""
-        return self._all(self._get, ((name,) for name in names))
+    def fetch(self, names: Sequence[bytes], lengths: Sequence[int]) -> Sequence[memoryview | None]:
+        """See `RawObjects.fetch`; never more of an object than it should have."""
+        return self._all(self._get, zip(names, lengths, strict=True))
 
     def send(self, names: Sequence[bytes], objects: Sequence[bytes]) -> list[Verdict]:
         """See `RawObjects.send`."""
@@ -49,8 +49,10 @@ class CloudObjects:
         """See `RawObjects.close`; the connections go with the last reference."""
         self._bucket = None
 
-    async def _get(self, bucket: Any, path: str) -> memoryview:
+    async def _get(self, bucket: Any, path: str, length: int) -> memoryview:
         found = await self._obstore.get_async(bucket, path)
+        if found.meta["size"] > length:
+            return memoryview(await self._obstore.get_range_async(bucket, path, start=0, length=length))
         return memoryview(await found.bytes_async())
 
     def _all(self, call: Callable[..., Awaitable[Any]], arguments: Iterable[tuple[Any, ...]]) -> list[Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import secrets
 import time
 from collections.abc import Iterator
@@ -22,6 +23,10 @@ ALIGN_BYTES = 4096
 SETTLED_NS = 100_000_000
 """Well over the step of a file's time (4 or 10 ms here and there)."""
 SUFFIX = ".segment"
+MOST_SLOTS = 1 << 14
+"""Of the smallest size, in 64 MiB; what a name says is not believed beyond that, since the table is kept in memory."""
+_NAME = re.compile(r"([1-9][0-9]{0,14})-([1-9][0-9]{0,4})-[0-9a-f]{16}\.segment")
+"""Bytes of a slot, slots."""
 _EMPTY = bytes(HEADER_BYTES)
 
 
@@ -34,7 +39,7 @@ class Segment:
         self.slots = int(path.rpartition("/")[2].split("-")[1])
         self.owned = False
         self._first_body = table_bytes(self.slots)
-        self._descriptor = os.open(path, os.O_RDWR)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
         self._seen_table = bytes(self.slots * HEADER_BYTES)
         self._seen_change = -1
 
@@ -42,6 +47,15 @@ class Segment:
     def file_bytes(self) -> int:
         """The size of the file on disk."""
         return segment_bytes(self.slot_bytes, self.slots)
+
+    @property
+    def descriptor(self) -> int:
+        """The open file, for tools that read it."""
+        return self._descriptor
+
+    def places(self, slot: int) -> tuple[int, int]:
+        """Where header and body of a slot begin in the file."""
+        return slot * HEADER_BYTES, self._first_body + slot * self.slot_bytes
 
     @property
     def lost(self) -> bool:
@@ -141,12 +155,20 @@ def settled(changed_at_ns: int) -> int:
 
 
 def segment_paths(folder: str | os.PathLike[str]) -> list[str]:
-    """Return the segment files in `folder`, in the order of their names; none where there is no folder."""
+    """Return the segment files in `folder`, in the order of their names; none where there is no folder.
+
+    What is named otherwise, or is no file, is passed over.
+    """
     try:
         with os.scandir(folder) as entries:
-            return sorted(entry.path for entry in entries if entry.name.endswith(SUFFIX))
+            return sorted(entry.path for entry in entries if _is_segment(entry))
     except FileNotFoundError:
         return []
+
+
+def _is_segment(entry: os.DirEntry[str]) -> bool:
+    found = _NAME.fullmatch(entry.name)
+    return found is not None and int(found[2]) <= MOST_SLOTS and entry.is_file(follow_symlinks=False)
 
 
 def slot_size(path: str) -> int:

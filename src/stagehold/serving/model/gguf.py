@@ -25,6 +25,7 @@ DEFAULT_ALIGNMENT = 32
 MOST_KEYS = 1 << 12
 MOST_TENSORS = 1 << 16
 MOST_ITEMS = 1 << 20  # entries of an array; the largest vocabularies have a quarter of that
+MOST_ITEMS_IN_ALL = 1 << 22  # a vocabulary has four arrays
 MOST_TEXT_BYTES = 1 << 20  # one string; a chat template has some kilobytes
 MOST_NAME_BYTES = 256
 MOST_DIMENSIONS = 4
@@ -119,6 +120,7 @@ class _Reader:
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self.path = path
         self.at = 0
+        self._items = 0
         self._file = file
         self.size = fstat(file.fileno()).st_size
 
@@ -167,6 +169,9 @@ class _Reader:
             return self._single(kind)()
         inner = self.number("I", "an array's type")
         items = self.count("entries of an array", MOST_ITEMS)
+        self._items += items
+        if self._items > MOST_ITEMS_IN_ALL:
+            raise self.error(f"at most {MOST_ITEMS_IN_ALL} entries of all arrays", str(self._items))
         if inner == _ARRAY:
             raise self.error("an array of single values", "an array of arrays")
         if inner == _TEXT:

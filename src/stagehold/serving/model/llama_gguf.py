@@ -31,6 +31,18 @@ INSIDE = {
 }
 
 
+SIZES = {
+    "vocab_size": ("vocab_size", 1 << 20),
+    "hidden_size": ("embedding_length", 1 << 16),
+    "intermediate_size": ("feed_forward_length", 1 << 18),
+    "num_hidden_layers": ("block_count", 1 << 10),
+    "num_attention_heads": ("attention.head_count", 1 << 10),
+    "num_key_value_heads": ("attention.head_count_kv", 1 << 10),
+    "max_position_embeddings": ("context_length", 1 << 24),
+}
+"""Sizes by the library's name: the file's key, and the most that is believed."""
+
+
 def load_llama(file: Gguf) -> Any:
     """A `LlamaForCausalLM` in float32 on the CPU, ready for inference. GgufError where the file is none of a Llama."""
     from transformers import LlamaForCausalLM
@@ -57,23 +69,30 @@ def llama_config(file: Gguf) -> Any:
     if architecture != "llama":
         raise GgufError(file.path, 0, "general.architecture 'llama'", repr(architecture))
 
-    def number(key: str) -> int:
-        return int(file.get(f"llama.{key}", int))
-
+    sizes = {size: _size(file, f"llama.{key}", most) for size, (key, most) in SIZES.items()}
+    heads, kv_heads = sizes["num_attention_heads"], sizes["num_key_value_heads"]
+    if sizes["num_hidden_layers"] > len(file.tensors):
+        found = f"{sizes['num_hidden_layers']} of {len(file.tensors)} tensors"
+        raise GgufError(file.path, 0, "no more layers than the file has tensors", found)
+    if sizes["hidden_size"] % (2 * heads) or heads % kv_heads:
+        wanted = "a hidden size of whole heads, each of an even size, and as many for each head of K and V"
+        raise GgufError(file.path, 0, wanted, f"{sizes['hidden_size']}, {heads} and {kv_heads}")
     return LlamaConfig(
-        vocab_size=number("vocab_size"),
-        hidden_size=number("embedding_length"),
-        intermediate_size=number("feed_forward_length"),
-        num_hidden_layers=number("block_count"),
-        num_attention_heads=number("attention.head_count"),
-        num_key_value_heads=number("attention.head_count_kv"),
-        max_position_embeddings=number("context_length"),
+        **sizes,
         rms_norm_eps=float(file.get("llama.attention.layer_norm_rms_epsilon", float)),
         rope_parameters={"rope_type": "default", "rope_theta": float(file.get("llama.rope.freq_base", float))},
         tie_word_embeddings="output.weight" not in file.tensors,
         bos_token_id=int(file.get("tokenizer.ggml.bos_token_id", int)),
         eos_token_id=int(file.get("tokenizer.ggml.eos_token_id", int)),
     )
+
+
+def _size(file: Gguf, key: str, most: int) -> int:
+    """A size that the model is made with: what a file tells is not believed beyond what models have."""
+    found = int(file.get(key, int))
+    if not 1 <= found <= most:
+        raise GgufError(file.path, 0, f"{key}, 1 to {most}", str(found))
+    return found
 
 
 def llama_weights(file: Gguf) -> dict[str, torch.Tensor]:
