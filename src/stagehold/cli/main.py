@@ -33,6 +33,7 @@ from stagehold.cli import (
     store,
     trace,
 )
+from stagehold.cli import size as sizes
 from stagehold.cli import sweep as sweeps
 from stagehold.cli.errors import BadInput
 
@@ -92,6 +93,7 @@ app.command("demo")(demo.demo)
 app.command("replay")(replay.replay)
 app.command("simulate")(simulate.simulate)
 app.command("sweep", context_settings=sweeps.ANY_OPTION)(sweeps.sweep)
+app.command("size", context_settings=sweeps.ANY_OPTION)(sizes.size)
 app.command("report")(report.report)
 app.command("top")(live.top)
 app.command("watch")(live.watch)

@@ -91,6 +91,13 @@ class Sized:
         """Whether a pair that was simulated is good enough."""
         return self.bar.holds(self.runs[place], self.largest)
 
+    @property
+    def contradictions(self) -> int:
+        """How often a simulated pair is good enough and one with more of either is not."""
+        good = [place for place in self.runs if self.holds(place)]
+        poor = [place for place in self.runs if not self.holds(place)]
+        return sum(less[0] <= more[0] and less[1] <= more[1] for less in good for more in poor)
+
 
 def size(options: Mapping[str, Any], grid: Grid, bar: Bar, run_all: RunAll) -> Sized:
     """Search the grid; `options` are those of every cell. The same options give the same answer."""

@@ -80,7 +80,8 @@ def as_json(found: Sized) -> dict[str, Any]:
             {"host_gb": gb, "store_gbps": None if at is None else found.grid.store_gbps[at]}
             for gb, at in zip(found.grid.host_gb, found.stairs, strict=True)
         ],
-        "monotone_at_the_answer": found.even,
+        "settled_at_once": found.even,
+        "contradictions": found.contradictions,
         "runs": [_pair(found, place) for place in sorted(found.runs)],
     }
 
@@ -117,10 +118,9 @@ def _answer(found: Sized) -> Iterator[str]:
     ]
     if others:
         yield f"So would {', or '.join(others)}."
-    if not found.even:
-        yield "More was not always better here: a smaller pair than the search led to is good enough."
-    else:
-        yield "The next smaller size of either is not good enough, as far as the grid goes."
+    yield "The next smaller size of either is not good enough, as far as the grid goes."
+    if found.contradictions or not found.even:
+        yield "More was not always better here, so that a pair that was not simulated may do with less."
 
 
 def _sizes(found: Sized, place: Place) -> str:
