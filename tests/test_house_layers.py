@@ -33,6 +33,7 @@ FENCES = {
     "tokenizers": ("serving/model",),
     "structlog": ("machines/logs.py",),
     "triton": ("kernels/paged.py",),
+    "vllm": ("adapters/vllm/connector.py",),
     "typer": ("cli",),
     "rich": ("cli",),
 }

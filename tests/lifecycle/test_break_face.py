@@ -151,6 +151,7 @@ CALLS: dict[str, Call] = {
     "arrive": lambda h, _runs, _plan: h.engine.arrive("z", [1], NAMESPACE, 1),
     "select": lambda h, _runs, plan: h.engine.select(plan.handle, 1),
     "commit": lambda h, _runs, plan: h.engine.commit(plan),
+    "would_deliver": lambda h, _runs, plan: h.engine.would_deliver(plan),
     "release": lambda h, _runs, plan: h.engine.release(plan),
     "extend": lambda h, runs, _plan: h.engine.extend(runs, 1),
     "publish": lambda h, runs, _plan: h.engine.publish(runs, 1),

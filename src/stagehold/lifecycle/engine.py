@@ -166,6 +166,11 @@ class Engine:
         return admission
 
     @exclusive
+    def would_deliver(self, plan: Plan) -> bool:
+        """Whether `commit` would admit the request now, with all that the plan promises. Changes nothing."""
+        return self._parts.visits.would_deliver(self._visited(plan, "would_deliver"), plan)
+
+    @exclusive
     def release(self, plan: Plan) -> None:
         """End a visit without admitting."""
         self._parts.visits.release(self._visited(plan, "release"), plan)

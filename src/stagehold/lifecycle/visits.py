@@ -176,6 +176,18 @@ class Visits:
             return Admission(data.handle, REFUSALS[Commit(outcome)])
         return self._admitted(m, plan)
 
+    def would_deliver(self, m: Machine, plan: Plan) -> bool:
+        """What `commit` would decide, in thought: admitted, with all that was promised."""
+        core, data = self.core, m.data
+        self._must_be_open(m, plan)
+        if m.state is RequestState.ANCHOR_LOCKED:
+            delivery = self._delivery(m, core.holds[data.hold].data, plan)
+            return self.admission.commit(m, delivery) in (Commit.DELIVERED, Commit.MORE)
+        live = self.looks.joint(m)
+        if m.state is RequestState.COVERED and self.admission.still_covered(m, live) is StillCovered.SHRUNK:
+            return False
+        return live >= plan.promised_pages and self.admission.fits(data, live)
+
     def _delivery(self, m: Machine, hold: HoldData, plan: Plan) -> Delivery:
         """What the hold brings now. If whoever is asked for it raises, the visit is as open as before."""
         live = self.looks.full(m)
@@ -208,8 +220,11 @@ class Visits:
             self.core.settle()
 
     def _close(self, m: Machine, plan: Plan) -> None:
+        self._must_be_open(m, plan)
+        del self.core.visits[m.number]
+
+    def _must_be_open(self, m: Machine, plan: Plan) -> None:
         if self.core.visits.get(m.number) != plan:
             raise Misuse(
                 f"{plan.handle}: this plan is not open; a plan is good for one commit or release, in its own pass"
             )
-        del self.core.visits[m.number]

@@ -1,0 +1,283 @@
+"""What goes wrong beside the connector, and what vLLM does to it: the answer stays right and nothing is kept."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from stagehold.adapters.vllm.blocks import LayerBlocks
+from stagehold.cache.stores.protocol import Verdict
+from stagehold.cache.stores.workers import WorkerStore
+from stagehold.testing.faults import FaultAdapter, FaultPlan, Faults
+
+from .bench import MODELS, Bench, bench, prompt
+from .double import Status
+from .test_serving import in_every_way
+
+
+def ask_often(b: Bench, request, times: int) -> set[tuple[int | None, bool]]:
+    return {b.scheduler.matched(request, 0) for _ in range(times)}
+
+
+@in_every_way
+def test_questions_have_no_effect(model, loads):
+    """Asked forty times in each of forty steps without being given blocks: one answer, no slot, no lock, no record."""
+    with bench(model, loads=loads) as b:
+        b.serve("cold", prompt(42))
+        b.written()
+        request = b.ask("warm", prompt(42))
+        b.forget_local()
+        b.vllm.waiting.clear()  # vLLM has no blocks for it, and asks in every step
+        b.vllm.step()
+        for _ in range(40):
+            assert {(40, loads == "async")} == ask_often(b, request, 40)
+            b.vllm.step()
+            owned = {what: n for what, n in b.engine.stats().owned.items() if n and what != "link"}
+            assert {} == owned
+        b.vllm.waiting.append(request)
+        b.vllm.run()
+        assert 40 == request.external
+        b.check()
+
+
+@in_every_way
+@pytest.mark.parametrize("steps", range(7))
+def test_an_abort_at_any_step(model, loads, steps):
+    """Never planned, asked for, loading, running: what it had is given back."""
+    with bench(model, loads=loads) as b:
+        b.serve("cold", prompt(42))
+        b.forget_local()
+        request = b.ask("warm", prompt(42), 4)
+        for _ in range(steps):
+            b.vllm.step()
+        if request.status is not Status.FINISHED_LENGTH_CAPPED:
+            b.vllm.abort(request)
+        b.vllm.run()
+        b.check()
+        assert 40 == b.serve("after", prompt(42)).external
+        b.check()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_an_abort_during_a_load_is_reported_as_received(model, monkeypatch):
+    """vLLM keeps the blocks, and we the slots, until the copy has ended; both are free after the report."""
+    begun, go_on = threading.Event(), threading.Event()
+    load = LayerBlocks.load
+
+    def slow(self, *arguments):
+        begun.set()
+        assert go_on.wait(20)
+        load(self, *arguments)
+
+    with bench(model) as b:
+        b.serve("cold", prompt(42))
+        b.forget_local()
+        free = len(b.vllm.pool.free)
+        monkeypatch.setattr(LayerBlocks, "load", slow)
+        request = b.ask("warm", prompt(42))
+        while not begun.is_set():
+            b.vllm.step()
+        b.vllm.abort(request)
+        for _ in range(5):
+            b.vllm.step()
+        assert not b.vllm.reset_prefix_cache()
+        assert b.engine.stats().owned["slots"]
+        assert len(b.vllm.pool.free) < free
+        go_on.set()
+        b.vllm.run()
+        assert len(b.vllm.pool.free) == free
+        b.check()
+
+
+def break_loads(monkeypatch, *, times: int = 10**6) -> list[int]:
+    """The next `times` copies into a block fail."""
+    load, left = LayerBlocks.load, [times]
+
+    def broken(self, pool, slots, blocks):
+        if left[0]:
+            left[0] -= 1
+            raise OSError("the link is down")
+        load(self, pool, slots, blocks)
+
+    monkeypatch.setattr(LayerBlocks, "load", broken)
+    return left
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_failed_load_beside_is_computed_and_not_promised_again(model, monkeypatch):
+    """Reported once; asked again, the connector has nothing for this request. The next one is served."""
+    with bench(model) as b:
+        b.serve("cold", prompt(42))
+        b.forget_local()
+        break_loads(monkeypatch, times=1)
+        b.serve("warm", prompt(42))
+        assert 1 == b.counts["failed_loads"]
+        assert 1 == sum("alloc warm 40" in line for line in b.vllm.log)
+        assert any("alloc warm 0" in line for line in b.vllm.log)
+        b.forget_local()
+        assert 40 == b.serve("next", prompt(42)).external
+        b.check()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_loads_that_always_fail_hold_nobody_up(model, monkeypatch):
+    """Each request fails once, and is then computed: a bounded number of steps."""
+    with bench(model) as b:
+        b.serve("cold", prompt(42))
+        break_loads(monkeypatch)
+        for number in range(5):
+            b.forget_local()
+            begun = b.vllm.steps
+            b.serve(f"warm {number}", prompt(42))
+            assert b.vllm.steps - begun < 200
+        assert 5 == b.counts["failed_loads"]
+        b.check()
+
+
+def test_a_failed_load_before_a_step_is_told_by_its_blocks(monkeypatch):
+    """With one group, vLLM cuts the request off at its first bad block and computes from there."""
+    with bench("llama", loads="sync") as b:
+        b.serve("cold", prompt(42))
+        b.forget_local()
+        break_loads(monkeypatch, times=1)
+        warm = b.serve("warm", prompt(42))
+        assert 40 == warm.external
+        b.check()
+
+
+def test_a_failed_load_before_a_step_stops_an_engine_of_several_groups(monkeypatch):
+    """There is no way to report it; wrong pages are worse than an end."""
+    with bench("gemma", loads="sync") as b:
+        b.serve("cold", prompt(42))
+        b.forget_local()
+        break_loads(monkeypatch, times=1)
+        with pytest.raises(OSError, match="the link is down"):
+            b.serve("warm", prompt(42))
+
+
+@in_every_way
+def test_a_failed_save_is_nobodys_page(model, loads, monkeypatch):
+    """The request goes on; what was not saved is not given to others."""
+    save = LayerBlocks.save
+    calls = []
+
+    def broken(self, *arguments):
+        calls.append(1)
+        if len(calls) == 3:
+            raise OSError("no")
+        save(self, *arguments)
+
+    monkeypatch.setattr(LayerBlocks, "save", broken)
+    with bench(model, loads=loads) as b:
+        b.serve("cold", prompt(60), 9)
+        assert 1 == b.counts["spoiled_requests"]
+        b.forget_local()
+        assert b.serve("warm", prompt(60)).external < 40
+        b.check()
+
+
+class Liar:
+    """Says of every key that it is there, and fails every get."""
+
+    name = "liar"
+
+    def __init__(self) -> None:
+        self.gets = 0
+        self.pages: dict[bytes, bytes] = {}
+
+    def exists(self, keys, on_page):
+        for number, _ in enumerate(keys):
+            on_page(number, Verdict.HIT)
+
+    def get_into(self, keys, buffers, on_page):
+        if all(key in self.pages for key in keys):  # its own self-test
+            for number, (key, buffer) in enumerate(zip(keys, buffers, strict=True)):
+                buffer[:] = self.pages[key]
+                on_page(number, Verdict.HIT)
+            return
+        self.gets += 1
+        raise OSError("no")
+
+    def put(self, keys, buffers, on_page):
+        for number, (key, buffer) in enumerate(zip(keys, buffers, strict=True)):
+            if len(self.pages) < 3:
+                self.pages[key] = bytes(buffer)
+            on_page(number, Verdict.STORED)
+
+    def close(self):
+        pass
+
+
+@in_every_way
+def test_a_store_that_promises_and_fails_holds_nobody_up(model, loads):
+    """Each request asks a bounded number of times, is computed, and right."""
+    liar = Liar()
+    with bench(model, loads=loads, store=WorkerStore(liar)) as b:
+        for seed in range(3):
+            begun = b.vllm.steps
+            b.serve(f"r{seed}", prompt(42, seed))
+            assert b.vllm.steps - begun < 600
+        assert 0 < liar.gets <= 3 * 9, "one attempt and eight more, each"
+        assert 0 == b.counts["failed_loads"]
+        b.check()
+
+
+@in_every_way
+@pytest.mark.parametrize("kind", ["fail", "short", "corrupt", "stall"])
+def test_a_store_that_misbehaves_costs_time(model, loads, kind):
+    """Half of its operations go wrong; every answer is right."""
+    from stagehold.cache.stores.simulated import Medium, SimulatedStore
+
+    faults = Faults(**{kind: 0.5})
+    store = FaultAdapter(SimulatedStore(medium=Medium()), 5, FaultPlan(faults, faults, faults))
+    with bench(model, loads=loads, store=store, prefetch_policy="timeout", pool_pages=44, drain_seconds=0.0) as b:
+        for seed in (1, 2, 3, 1, 2, 3):
+            b.serve(f"r{len(b.asked)}", prompt(90, seed))
+            b.forget_local()
+        b.check(written=False)
+        store.heal()
+
+
+@in_every_way
+def test_without_room_in_our_pool_a_request_goes_without_us(model, loads):
+    """It is shed, and runs; the ones that we hold are served."""
+    with bench(model, loads=loads, n_blocks=200, pool_pages=44, model_tokens=160, store=None) as b:
+        held = [b.ask(f"r{seed}", prompt(90, seed), 8) for seed in range(4)]
+        b.vllm.run()
+        assert b.counts["shed_requests"]
+        assert all(one.status is Status.FINISHED_LENGTH_CAPPED for one in held)
+        b.check()
+
+
+def test_a_reset_is_refused_while_a_request_runs():
+    """And empties host memory afterwards."""
+    with bench("llama") as b:
+        b.ask("one", prompt(42), 9)
+        for _ in range(4):
+            b.vllm.step()
+        assert not b.scheduler.reset()
+        b.vllm.run()
+        b.written()
+        assert b.scheduler.reset()
+        assert 0 == b.engine.stats().pools["full"].device_used
+        b.check()
+
+
+def test_the_audit_log_explains_a_request(tmp_path):
+    """What the connector drives is what every log of an engine shows."""
+    from typer.testing import CliRunner
+
+    from stagehold.cli.main import app
+
+    path = tmp_path / "audit.jsonl"
+    with bench("gemma", audit_log=str(path)) as b:
+        b.serve("cold", prompt(42))
+        b.forget_local()
+        b.serve("warm", prompt(42))
+        b.check()
+    run = CliRunner()
+    assert 0 == run.invoke(app, ["audit", "verify", str(path)]).exit_code
+    told = run.invoke(app, ["audit", "explain", "warm", str(path)])
+    assert 0 == told.exit_code, told.output
+    assert "40" in told.output
