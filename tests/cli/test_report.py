@@ -191,12 +191,23 @@ def test_the_page_holds_all_it_needs(html: Path) -> None:
 
 def test_a_replay_can_be_reported(tmp_path: Path) -> None:
     """The JSON of a replay on real bytes has no samples, and is enough."""
-    found = run("replay", "--requests", 6, "--json", "--audit", tmp_path / "a.jsonl")
-    (tmp_path / "real.json").write_text(found.stdout)
+    real, page = tmp_path / "real.json", tmp_path / "r.html"
+    found = run("replay", "--requests", 6, "--json", "--audit", tmp_path / "a.jsonl", "--out", real)
 
-    assert 0 == run("report", tmp_path / "real.json", "--out", tmp_path / "r.html").exit_code
-    assert "6 requests with" in (tmp_path / "r.html").read_text()
-    assert "machines" in (tmp_path / "r.html").read_text()
+    assert json.loads(found.stdout) == json.loads(real.read_bytes())
+    assert 0 == run("report", real, "--out", page).exit_code
+    assert "6 requests with" in page.read_text()
+    assert "real: machines" in page.read_text()
+
+
+def test_both_modes_stand_side_by_side(tmp_path: Path) -> None:
+    """One file with two runs, each with the machines of its own log."""
+    both, page = tmp_path / "both.json", tmp_path / "r.html"
+    assert 0 == run("replay", "--requests", 6, "--modes", "--audit", tmp_path / "a.jsonl", "--out", both).exit_code
+
+    assert f"2 runs on {page}\n" == run("report", both, "--out", page).stdout
+    for mode in ("buffer_only", "cache"):
+        assert f"<h2>both: {mode}: machines</h2>" in page.read_text()
 
 
 def test_bad_input_is_one_line(tmp_path: Path) -> None:

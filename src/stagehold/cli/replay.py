@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 import typer
 
-from stagehold.cli.errors import BadInput, refuse_overwriting
+from stagehold.cli.errors import BadInput, refuse_overwriting, write_out
 from stagehold.cli.replay_modes import replay_both, show_both
 from stagehold.specs.outcomes import HostMode, WritePolicy
 
 if TYPE_CHECKING:
     from stagehold.lab.ranks import RanksReport
-    from stagehold.lab.replay import OnProgress, Replay
+    from stagehold.lab.replay import OnProgress, Replay, ReplayOptions
     from stagehold.lab.report import ReplayReport
 
 
@@ -60,6 +60,7 @@ def replay(
     shadow_oracle: Annotated[
         bool, typer.Option("--shadow-oracle", help="Hold every step against `transitions`; slower.")
     ] = False,
+    out: Annotated[Path | None, typer.Option(help="Write the figures there, for `stagehold report`.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Replay a trace, compare every page's bytes, and report where the hit tokens went."""
@@ -92,6 +93,7 @@ def replay(
         store_folder=store_folder,
     )
     refuse_overwriting("--audit", options.audit, options.trace)
+    refuse_out(out, options)
     try:
         with progress_bar(shown=not as_json) as progress:
             run = Replay(options, progress)
@@ -99,7 +101,7 @@ def replay(
             refuse_oversize(run, memory=_available_memory(), disk=disk_usage(gettempdir()).free)
             if modes:
                 reports = replay_both(options, progress)
-                show_both(reports, as_json=as_json)
+                show_both(reports, out, as_json=as_json)
                 for one in reports.values():
                     end(one)
                 return
@@ -117,11 +119,27 @@ def replay(
     except (RanksFailed, RankLost, Diverged) as error:
         typer.echo(f"stagehold: {error}", err=True)
         raise typer.Exit(1) from error
+    tell(run, report, out, as_json=as_json)
+    end(report)
+
+
+def refuse_out(out: Path | None, options: ReplayOptions) -> None:
+    """The figures must not be written over the trace, nor over the audit log."""
+    if out is not None:
+        refuse_overwriting("--out", out, options.trace)
+        if out.resolve() == options.audit.resolve():
+            raise BadInput(f"--out {out}: expected another file than the audit log")
+
+
+def tell(run: Replay, report: ReplayReport | RanksReport, out: Path | None, *, as_json: bool) -> None:
+    """Print the report, and write it where that is wanted."""
+    told = orjson.dumps(report.as_json())
+    if out is not None:
+        write_out(out, told)
     if as_json:
-        typer.echo(orjson.dumps(report.as_json()).decode())
+        typer.echo(told.decode())
     else:
         show(run, report)
-    end(report)
 
 
 def end(report: ReplayReport | RanksReport) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
 import typer
 
+from stagehold.cli.errors import write_out
 from stagehold.specs.outcomes import HostMode
 
 if TYPE_CHECKING:
@@ -44,11 +46,18 @@ def replay_both(options: ReplayOptions, progress: OnProgress | None) -> dict[Hos
     return reports
 
 
-def show_both(reports: dict[HostMode, ReplayReport], *, as_json: bool) -> None:
-    """Print one row for each figure, one column for each mode; or one JSON object, a report for each mode."""
+def show_both(reports: dict[HostMode, ReplayReport], out: Path | None = None, *, as_json: bool) -> None:
+    """Print one row for each figure, one column for each mode; or one JSON object, a report for each mode.
+
+    The object is written to `out`, where there is one.
+    """
+    told = orjson.dumps(
+        {mode.value: {**report.as_json(), "hit_tokens": report.hit_tokens} for mode, report in reports.items()}
+    )
+    if out is not None:
+        write_out(out, told)
     if as_json:
-        told = {mode.value: {**report.as_json(), "hit_tokens": report.hit_tokens} for mode, report in reports.items()}
-        typer.echo(orjson.dumps(told).decode())
+        typer.echo(told.decode())
         return
     from rich.console import Console
     from rich.table import Table

@@ -55,11 +55,11 @@ def report(
 
 
 def _read(path: Path) -> list[Run]:
-    """The run of a file, or the runs of a table, which has a cell a line."""
-    from stagehold.lab.reports.run import read_run
+    """The runs of a file, or those of a table, which has a cell a line."""
+    from stagehold.lab.reports.run import read_runs
     from stagehold.lab.reports.swept import read_cells
 
-    return read_cells(path) if path.suffix == ".jsonl" else [read_run(path)]
+    return read_cells(path) if path.suffix == ".jsonl" else read_runs(path)
 
 
 def machines_of(runs: Sequence[Run]) -> list[Extra]:

@@ -1,6 +1,6 @@
 """A run as the report reads it: figures by name, and if they were sampled, columns over time.
 
-It owns what a run must have to be reported on. `stagehold simulate --out` writes all of it, `stagehold replay --json`
+It owns what a run must have to be reported on. `stagehold simulate --out` writes all of it, `stagehold replay --out`
 the figures; whoever has other runs makes an object with the same names.
 """
 
@@ -62,11 +62,22 @@ class Run:
 
 def read_run(path: Path) -> Run:
     """The run in a file, by the file's name. `RunError` where it is none; `OSError` where it cannot be read."""
+    return as_run(path.stem, _object(path), str(path))
+
+
+def read_runs(path: Path) -> list[Run]:
+    """The run in a file, or where it has an object of runs by name, as `replay --modes` writes it, all of them."""
+    found = _object(path)
+    if isinstance(found, dict) and found and all(isinstance(one, dict) for one in found.values()):
+        return [as_run(f"{path.stem}: {name}", one, f"{path}: {name}") for name, one in found.items()]
+    return [as_run(path.stem, found, str(path))]
+
+
+def _object(path: Path) -> object:
     try:
-        found = orjson.loads(path.read_bytes())
+        return orjson.loads(path.read_bytes())
     except orjson.JSONDecodeError as error:
         raise RunError(str(path), "a run as one JSON object", str(error)) from error
-    return as_run(path.stem, found, str(path))
 
 
 def as_run(name: str, found: object, place: str = "") -> Run:
