@@ -27,6 +27,11 @@ LINE_BYTES = 1 << 26
 """No line is longer: a block of three million records would be."""
 
 
+LINE_COMMAS = 1 << 20
+"""Most in a line: a tick of a hundred thousand births has fewer. What a line holds takes some two hundred bytes of
+memory for each."""
+
+
 class Damage(Enum):
     """What can be wrong with a log; the value says it in words."""
 
@@ -161,6 +166,8 @@ def read_line(path: Path, line: int, text: bytes) -> Block | dict[str, Any]:
 
 
 def _parsed(path: Path, line: int, text: bytes) -> dict[str, Any]:
+    if text.count(b",") > LINE_COMMAS:
+        raise BadLogError(Fault(Damage.TOO_LONG, path, line, None, f"at most {LINE_COMMAS:,} commas", "more"))
     try:
         data = orjson.loads(text)
     except orjson.JSONDecodeError as error:

@@ -16,11 +16,19 @@ from stagehold.lab.readers.record import TraceError
 
 LINE_BYTES = 64 << 20
 """Longest line: a session of many hours with all of its block ids spelt out is a few MiB."""
+LINE_COMMAS = 1 << 20
+"""Most in a line: the longest prompt that is believed has as many ids in blocks of 16 tokens. Whatever a line holds
+takes some two hundred bytes of memory for each."""
+UNPACKED_BYTES = 256 << 20
+UNPACKED_TIMES = 200
+"""A packed file may always unpack to so many bytes, and to more up to so many times its size: traces shrink to a
+twentieth."""
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 ZSTD_STEP = 1 << 10
 """Compressed bytes taken at a time: a block of a few bytes may stand for 128 KiB, so this bounds the memory."""
 ZSTD_WINDOW = 128 << 20
+NO_LIMIT = 1 << 62
 
 
 class Lines:
@@ -54,11 +62,12 @@ class Lines:
 
     def _read(self) -> Iterator[bytes]:
         try:
-            with _open(self.path) as stream:
+            stream, left = _open(self.path)
+            with stream:
                 while raw := stream.readline(LINE_BYTES + 1):
                     self.line += 1
-                    if len(raw) > LINE_BYTES:
-                        raise self.error(f"lines of at most {LINE_BYTES >> 20} MiB", "a longer one")
+                    left -= len(raw)
+                    self._refuse_excess(raw, left)
                     if text := raw.rstrip():
                         yield text
         except _Packed as error:
@@ -68,6 +77,14 @@ class Lines:
             raise self.error(expected, str(error.strerror or error)) from error
         except (EOFError, zlib.error) as error:
             raise TraceError(self.path, self.line + 1, "whole gzip data", "an end in the middle") from error
+
+    def _refuse_excess(self, raw: bytes, left: int) -> None:
+        if len(raw) > LINE_BYTES:
+            raise self.error(f"lines of at most {LINE_BYTES >> 20} MiB", "a longer one")
+        if raw.count(b",") > LINE_COMMAS:
+            raise self.error(f"lines of at most {LINE_COMMAS:,} commas", "more")
+        if left < 0:
+            raise self.error(f"a packed file of at most {UNPACKED_TIMES} times its size", "more in this line")
 
 
 class _Packed(Exception):
@@ -79,14 +96,16 @@ class _Packed(Exception):
         self.found = found
 
 
-def _open(path: Path) -> BinaryIO:
+def _open(path: Path) -> tuple[BinaryIO, int]:
+    """The unpacked bytes of a file, and how many of them may come: no limit where it is plain, or of unknown size."""
     stream = path.open("rb")
-    magic = stream.peek(len(ZSTD_MAGIC))
+    magic, size = stream.peek(len(ZSTD_MAGIC)), path.stat().st_size
+    most = max(UNPACKED_BYTES, UNPACKED_TIMES * size) if size else NO_LIMIT
     if magic.startswith(GZIP_MAGIC):
-        return cast("BinaryIO", _Gzip(stream))
+        return cast("BinaryIO", _Gzip(stream)), most
     if magic.startswith(ZSTD_MAGIC):
-        return cast("BinaryIO", io.BufferedReader(_Unzstd(stream)))
-    return stream
+        return cast("BinaryIO", io.BufferedReader(_Unzstd(stream))), most
+    return stream, NO_LIMIT
 
 
 class _Gzip(gzip.GzipFile):
@@ -123,7 +142,7 @@ class _Unzstd(io.RawIOBase):
         self._packed = packed
         self._frame: _Decompressor | None = None
         self._rest = b""
-        self._ready = b""
+        self._ready = memoryview(b"")
 
     def readable(self) -> bool:
         return True
@@ -149,7 +168,7 @@ class _Unzstd(io.RawIOBase):
             unpacker = self._library.ZstdDecompressor(max_window_size=ZSTD_WINDOW)
             self._frame = cast("_Decompressor", unpacker.decompressobj())
         try:
-            self._ready = self._frame.decompress(data)
+            self._ready = memoryview(self._frame.decompress(data))
         except self._library.ZstdError as error:
             raise _Packed("zstd data", str(error)) from error
         if self._frame.eof:
