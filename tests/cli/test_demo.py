@@ -41,6 +41,12 @@ def test_json_has_the_agreed_fields_and_nothing_else(tmp_path: Path) -> None:
     assert found["passes"]["restart"]["computed_tokens"] < found["passes"]["cold"]["computed_tokens"]
     assert done.stderr.startswith("RANDOM weights: ")
     assert "<html" in (tmp_path / "demo.html").read_text().lower()
+    told = (tmp_path / "demo-report.html").read_text()
+    for name in ("cold", "warm", "restart", "dropped"):
+        assert f"<h2>{name}</h2>" in told
+    for name in ("cold", "restart", "dropped"):  # a log each; cold and warm share one
+        assert f"<h2>{name}: machines</h2>" in told
+        assert f": {name}: " in told.partition(f"<h2>{name}: states over time</h2>")[2].partition("<h2>")[0]
     for name in ("demo-before", "demo-after", "demo-after.dropped"):
         assert 0 == run("audit", "verify", tmp_path / f"{name}.jsonl").exit_code
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
-from stagehold.cli.errors import BadInput
+from stagehold.cli.errors import BadInput, write_out
 
 if TYPE_CHECKING:
     from stagehold.lab.demo.parent import OnEvent
@@ -27,7 +27,7 @@ NAMES = {
 
 def demo(
     *,
-    folder: Annotated[Path, typer.Option(help="Where it works, and leaves audit logs and diagrams.")] = Path("runs"),
+    folder: Annotated[Path, typer.Option(help="Where it works, and leaves audit logs and pages.")] = Path("runs"),
     seconds: Annotated[float, typer.Option(min=1, help="Drop sessions that make it longer, by its estimate.")] = 150,
     random: Annotated[bool, typer.Option("--random", help="Run small random weights.")] = False,
     expect_real: Annotated[bool, typer.Option("--expect-real", help="Fail where real weights are not there.")] = False,
@@ -49,19 +49,31 @@ def demo(
         report = run_demo(options, _teller(sys.stderr if as_json else sys.stdout))
     except DemoFailed as error:
         raise BadInput(str(error)) from error
-    page = folder / "demo.html"
+    page, told = folder / "demo.html", folder / "demo-report.html"
     write_html(page, audit_logs(folder)[1])
+    write_out(told, _page(report, folder).encode())
     if as_json:
         typer.echo(orjson.dumps(report.as_json(), option=orjson.OPT_INDENT_2))
     else:
         for line in _lines(report):
             typer.echo(line)
-        typer.echo(f"\naudit logs {' and '.join(map(str, audit_logs(folder)))}, diagrams {page}")
+        typer.echo(f"\naudit logs {' and '.join(map(str, audit_logs(folder)))}, diagrams {page}, report {told}")
     faults = [*report.faults(), *(f"bar missed: {bar.name}" for bar in report.bars() if bars and not bar.met)]
     for fault in faults:
         typer.echo(f"stagehold: {fault}", err=True)
     if faults:
         raise typer.Exit(1)
+
+
+def _page(report: DemoReport, folder: Path) -> str:
+    """The report page: a run for each pass, and the machines of each engine."""
+    from stagehold.cli.report import machines_of
+    from stagehold.lab.demo.parent import log_of
+    from stagehold.lab.demo.runs import run_of
+    from stagehold.lab.reports.page import page
+
+    runs = [run_of(report, name, log_of(folder, name)) for name in report.passes]
+    return page(runs, title=f"{report.model}: cold, warm, restarted", extras=machines_of(runs))
 
 
 def _teller(stream: Any) -> OnEvent:

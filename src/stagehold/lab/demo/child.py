@@ -22,6 +22,7 @@ from stagehold.lab.demo.plan import estimate_seconds, fitting
 from stagehold.lab.demo.prompts import Kind, Prompt, distinct_pages, prompts_of, shipped_sessions
 from stagehold.lab.demo.spec import PAGE, Spec, config_of
 from stagehold.lab.demo.stage import PassFound, Stage, drop_page_cache, serving
+from stagehold.lab.expand import Unbounded
 from stagehold.serving.model.layouts import layout_of
 from stagehold.serving.model.ready import Pace, calibrate, load_model
 from stagehold.serving.model.smollm import Loaded
@@ -52,11 +53,14 @@ def main(arguments: Sequence[str]) -> None:
         store_bytes=pages * sum(page.page_bytes for page in layout.components.values()),
     )
     digests = _read(spec.digests)
+    known = Unbounded(PAGE)
+    for prompt in prompts if digests else ():  # an earlier process has served them all
+        known.hit(prompt.tokens)
     made: list[PassFound] = []
     engines: list[dict[str, Any]] = []
     for names in ([name for name in spec.passes if name != DROPPED], [name for name in spec.passes if name == DROPPED]):
         if names:
-            made += _life(spec, names, prompts, Served(loaded, config, digests, engines))
+            made += _life(spec, names, prompts, Served(loaded, config, digests, known, engines))
     logits: dict[str, Any] = {f"{one.name}|{r.rid}": np.stack(r.logits) for one in made for r in one.records}
     np.savez(f"{spec.result}.npz", **logits)
     Path(spec.digests).write_bytes(orjson.dumps(digests))
@@ -76,6 +80,7 @@ class Served:
     loaded: Loaded
     config: EngineConfig
     digests: dict[str, list[int]]
+    known: Unbounded
     engines: list[dict[str, Any]]
 
 
@@ -87,7 +92,13 @@ def _life(spec: Spec, names: Sequence[str], prompts: Sequence[Prompt], served: S
         audit = audit.with_suffix(f".dropped{audit.suffix}")
     url = f"file://{spec.store}{spec.store_options}"
     with serving(
-        served.loaded, served.config, store_url=url, audit=audit, digests=served.digests, clock=time.perf_counter
+        served.loaded,
+        served.config,
+        store_url=url,
+        audit=audit,
+        digests=served.digests,
+        known=served.known,
+        clock=time.perf_counter,
     ) as stage:
         made = _passes(stage, names, prompts, spec)
     served.engines.append({**asdict(stage.counts), "violations": stage.engine.stats().violations})

@@ -72,6 +72,13 @@ def audit_logs(folder: Path) -> tuple[Path, Path]:
     return folder / "demo-before.jsonl", folder / "demo-after.jsonl"
 
 
+def log_of(folder: Path, name: str) -> Path:
+    """The log of the engine that served a pass."""
+    before, after = audit_logs(folder)
+    logs = {COLD: before, WARM: before, RESTART: after, DROPPED: after.with_suffix(f".dropped{after.suffix}")}
+    return logs[name]
+
+
 @contextmanager
 def _working_folder(parent: Path) -> Iterator[Path]:
     work = parent / "demo"

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from stagehold import Admission
 from stagehold.lab.demo.prompts import Kind, Prompt
+from stagehold.lab.expand import Unbounded
 from stagehold.serving.model.paged import PagedModel
 from stagehold.serving.model.runner import Logits, ModelRunner
 from stagehold.serving.runner import Work
@@ -21,12 +22,16 @@ from stagehold.serving.runner import Work
 
 @dataclass(slots=True, eq=False)
 class Record:
-    """One request of one pass. Seconds from its submission; `forward_seconds` are its own forwards among them."""
+    """One request of one pass. Seconds from its submission; `forward_seconds` are its own forwards among them.
+
+    `ideal_hit_tokens` of its prompt had been submitted before, in whole pages.
+    """
 
     rid: str
     kind: Kind
     prompt_tokens: int
     submitted: float
+    ideal_hit_tokens: int = 0
     admitted: bool = False
     first_token_seconds: float = 0.0
     forward_seconds: float = 0.0
@@ -45,14 +50,16 @@ class Record:
 class Recorder:
     """A `Runner`; works come one at a time, as `WitnessedRunner` gives them."""
 
-    def __init__(self, model: PagedModel, clock: Callable[[], float]) -> None:
+    def __init__(self, model: PagedModel, clock: Callable[[], float], known: Unbounded) -> None:
         self.records: dict[str, Record] = {}
+        self._known = known
         self._inner = ModelRunner(model, self._logits)
         self._clock = clock
 
     def submitted(self, prompt: Prompt, rid: str) -> None:
         """A request goes to the scheduler now."""
-        self.records[rid] = Record(prompt.rid, prompt.kind, len(prompt.tokens), self._clock())
+        ideal = self._known.hit(prompt.tokens)
+        self.records[rid] = Record(prompt.rid, prompt.kind, len(prompt.tokens), self._clock(), ideal)
 
     def admitted(self, rid: str, admission: Admission) -> None:
         """Its admission; of one that was retracted, the first counts."""

@@ -20,6 +20,7 @@ from stagehold.lab.clock import StoreUnusable
 from stagehold.lab.demo.prompts import Kind, Prompt
 from stagehold.lab.demo.recorder import Record, Recorder
 from stagehold.lab.demo.spec import CHUNK_TOKENS, PAGE
+from stagehold.lab.expand import Unbounded
 from stagehold.serving.model.paged import TransformersModel
 from stagehold.serving.model.sizes import pools_of, waits_of
 from stagehold.serving.model.smollm import Loaded
@@ -120,16 +121,20 @@ def serving(
     store_url: str,
     audit: Path,
     digests: Digests,
+    known: Unbounded,
     clock: Callable[[], float],
 ) -> Iterator[Stage]:
-    """An engine with everything around it, ready to serve; closed at the end, and then nobody may own anything."""
+    """An engine with everything around it, ready to serve; closed at the end, and then nobody may own anything.
+
+    `known` holds the prompts that were served before, here or by whoever filled the store.
+    """
     store: Waiting = open_store(store_url, config.largest_page_bytes)  # type: ignore[assignment]  # a file store runs on threads
     with AuditLog(audit) as log, closing(store):
         engine = Engine(config, store=store, sink=log.block, on_violation=log.violation)
         with closing(engine):
             pools = pools_of(engine)
             model = TransformersModel(loaded.model, PAGE, pools, waits_of(engine))
-            recorder = Recorder(model, clock)
+            recorder = Recorder(model, clock, known)
             runner = WitnessedRunner(recorder, model.components, pools, PAGE, digests)
             stage = Stage(engine, store, runner, recorder, Namespace(f"{loaded.name}, pages of {PAGE}"))
             stage.ready()

@@ -22,6 +22,15 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 
 RUNS_OPEN = 4
 """More runs than that are folded up, each to be opened."""
+OF_REQUESTS = (
+    ("arrival_s", "came at s"),
+    ("prompt_tokens", "prompt"),
+    ("device_hit_tokens", "device"),
+    ("store_hit_tokens", "store"),
+    ("ideal_hit_tokens", "ideal"),
+    ("retractions", "retractions"),
+    ("ttft_ms", "first token ms"),
+)
 PHASES = (("until admitted", "admitted_ms"), ("until the first token", "ttft_ms"), ("until the end", "finished_ms"))
 
 
@@ -141,20 +150,20 @@ def _chart(title: str, unit: str, drawn: Sequence[Line], *, stacked: bool = Fals
 
 
 def _slowest(run: Run) -> str:
+    """The slowest requests with their times; figures that none of them has are left out."""
     rows = run.found["slowest"]
-    longest = max((row.get("finished_ms", 0) for row in rows), default=0) or 1
-    heads = ["request", "came at s", "prompt", "device", "store", "ideal", "retractions", "first token ms", "its time"]
-    names = ("arrival_s", "prompt_tokens", "device_hit_tokens", "store_hit_tokens", "ideal_hit_tokens", "retractions")
+    longest = max((row.get(field, 0) for row in rows for _, field in PHASES), default=0) or 1
+    known = [(field, head) for field, head in OF_REQUESTS if any(field in row for row in rows)]
     cells = (
         [
             words(str(row.get("request", ""))),
-            *(number(row.get(name, 0)) for name in names),
-            number(row.get("ttft_ms", 0)),
+            *(number(row.get(field, 0)) for field, _ in known),
             _timeline(row, longest),
         ]
         for row in rows
     )
     legend = "".join(f'<span><i class="p{at}"></i>{name}</span>' for at, (name, _) in enumerate(PHASES))
+    heads = ["request", *(head for _, head in known), "its time"]
     return f'{table("Slowest requests", heads, cells)}<p class="legend">{legend}</p>'
 
 
