@@ -6,7 +6,7 @@ first on the path, so that it and not the checkout is what is tested: `--canary`
 
     python tests/mutants/harness.py                       every mutant of the table
     python tests/mutants/harness.py --only NAME ...       some of them
-    python tests/mutants/harness.py --mechanical 200      drawn ones, against the quick tests
+    python tests/mutants/harness.py --mechanical 200      drawn ones, against the quick tests that call what they change
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import argparse
 import difflib
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -23,21 +24,34 @@ import tempfile
 import time
 import tomllib
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import touched
+
+if TYPE_CHECKING:
+    from touched import Map
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = Path(__file__).with_name("table.toml")
 
-QUICK = ("tests/lifecycle", "tests/cases", "tests/machines/test_checks.py", "tests/machines/test_compile.py",
-         "tests/stateful/test_storm.py")  # fmt: skip
-"""What mechanical mutants must survive: the tests of the lifecycle, the cases, the checks of rows and a storm."""
+QUICK = ("tests/specs", "tests/machines", "tests/lifecycle", "tests/cases", "tests/golden",
+         "tests/stateful/test_finds.py", "tests/stateful/test_storm.py")  # fmt: skip
+"""What mechanical mutants must survive: the tests of their wings, the cases, the golden conversations and a storm."""
 
 SLOW = ("tests/lifecycle/test_break_growth.py", "tests/lifecycle/ranks/test_torch_group.py",
-        "tests/lifecycle/ranks/test_walks.py")  # fmt: skip
-"""Left out of it: processes and long walks, for nothing that the others do not see sooner."""
+        "tests/lifecycle/ranks/test_walks.py", "tests/lifecycle/test_idle_instances.py",
+        "tests/machines/test_diagram.py", "tests/machines/test_html_page.py")  # fmt: skip
+"""Left out of it: processes, long walks and pages, which see nothing that the others do not see sooner; and a bar on
+time, which a busy machine breaks without any bug."""
+
+MOST_MEMORY = 16 << 30
+"""Bytes of address space of a child: a bug that fills memory fails, and takes nothing else with it."""
 
 LEAST_SECONDS, TIMES = 90.0, 6.0
 """A run of tests may take so much longer than on the untouched copy before it counts as hung, and so as caught."""
@@ -55,10 +69,19 @@ class Mutant:
     old: str
     new: str
     tests: tuple[str, ...]
+    line: int = 0
 
     @property
     def file(self) -> str:
         return f"src/stagehold/{self.path}"
+
+
+@dataclass(frozen=True)
+class Revision:
+    """The commit whose sources are copied, and that of the tests where it is another."""
+
+    sources: str
+    tests: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,12 +118,15 @@ def _git(*arguments: str) -> bytes:
 
 
 @contextmanager
-def copy_of(revision: str) -> Iterator[Path]:
-    """A folder with what a commit has, for as long as it is needed."""
+def copy_of(revision: Revision | str) -> Iterator[Path]:
+    """A folder with what a commit has, for as long as it is needed; its tests may be of another commit."""
+    at = revision if isinstance(revision, Revision) else Revision(revision)
     with tempfile.TemporaryDirectory(prefix="mutants-") as name:
         folder = Path(name)
-        tar = subprocess.run(["tar", "-x", "-C", name], input=_git("archive", revision), check=True)
-        assert tar.returncode == 0
+        subprocess.run(["tar", "-x", "-C", name], input=_git("archive", at.sources), check=True)
+        if at.tests:
+            shutil.rmtree(folder / "tests")
+            subprocess.run(["tar", "-x", "-C", name], input=_git("archive", at.tests, "tests"), check=True)
         _git_in(folder)
         yield folder
 
@@ -128,15 +154,35 @@ def load() -> None:
     assert "stagehold" not in sys.modules, "the sources must be loaded in the child, from the copy"
 
 
-def run_tests(folder: Path, tests: Sequence[str], seconds: float, *, keep: bool = False) -> tuple[int | None, str]:
-    """Exit status of pytest over `tests` in a child, None where it hung; and what it printed.
+@dataclass(frozen=True)
+class Run:
+    """How pytest is run. With `keep` compiled modules are left behind, for the children after this one.
 
-    With `keep` compiled modules are left behind, for the children after this one.
+    `only` are the tests that are run of what is collected, with their usual `seconds`; with `map_to` all are, and who
+    calls what is written there; with `collects` none are.
     """
+
+    keep: bool = False
+    only: tuple[str, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    map_to: Path | None = None
+    collects: bool = False
+
+    def plugins(self, folder: Path) -> list[object]:
+        """What pytest is given beside its options."""
+        if self.map_to is None:
+            return [touched.Only(self.only, self.seconds)] if self.only else []
+        listener = touched.Listener(folder / "src/stagehold", self.map_to)
+        listener.listen()
+        return [listener]
+
+
+def run_tests(folder: Path, tests: Sequence[str], seconds: float, run: Run = Run()) -> tuple[int | None, str]:
+    """Exit status of pytest over `tests` in a child, None where it hung; and what it printed."""
     out = folder / "out.txt"
     child = os.fork()
     if child == 0:
-        _be_pytest(folder, tests, out, keep=keep)
+        _be_pytest(folder, tests, out, run)
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         done, status = os.waitpid(child, os.WNOHANG)
@@ -148,10 +194,11 @@ def run_tests(folder: Path, tests: Sequence[str], seconds: float, *, keep: bool 
     return None, out.read_text(errors="replace")
 
 
-def _be_pytest(folder: Path, tests: Sequence[str], out: Path, *, keep: bool) -> None:
+def _be_pytest(folder: Path, tests: Sequence[str], out: Path, run: Run) -> None:
     status = 70
     try:
         os.setpgid(0, 0)
+        resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
         with out.open("w") as stream:
             os.dup2(stream.fileno(), 1)
             os.dup2(stream.fileno(), 2)
@@ -159,12 +206,15 @@ def _be_pytest(folder: Path, tests: Sequence[str], out: Path, *, keep: bool) -> 
         source = str(folder / "src")
         sys.path.insert(0, source)
         os.environ["PYTHONPATH"] = source
-        sys.dont_write_bytecode = not keep
-        os.environ["PYTHONDONTWRITEBYTECODE"] = "" if keep else "1"
+        sys.dont_write_bytecode = not run.keep
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "" if run.keep else "1"
         import pytest
 
-        options = ["-q", "-x", "--no-header", "-p", "no:cacheprovider", "-p", "no:randomly", "--tb=line"]
-        status = int(pytest.main([*options, *(f"--ignore={path}" for path in SLOW), *tests]))
+        options = ["-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:randomly", "--tb=line"]
+        options += [] if run.map_to else ["-x"]
+        options += ["--collect-only"] if run.collects else []
+        options += [f"--ignore={path}" for path in SLOW]
+        status = int(pytest.main([*options, *tests], plugins=run.plugins(folder)))
     except BaseException:  # noqa: BLE001 - the child must end here, and say why
         traceback.print_exc()
     finally:
@@ -176,8 +226,9 @@ def _be_pytest(folder: Path, tests: Sequence[str], out: Path, *, keep: bool) -> 
 class Field:
     """A copy in which mutants are tried, and how long its tests take untouched."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, calls: Map | None = None) -> None:
         self.folder = folder
+        self._calls = calls
         self._seconds: dict[str, float] = {}
 
     def baseline(self, tests: tuple[str, ...]) -> float:
@@ -185,7 +236,7 @@ class Field:
         new = [test for test in tests if test not in self._seconds]
         if new:
             start = time.monotonic()
-            status, said = run_tests(self.folder, new, 1800, keep=True)
+            status, said = run_tests(self.folder, new, 1800, Run(keep=True))
             if status != 0:
                 raise RuntimeError(f"{' '.join(new)} do not pass on the untouched copy:\n{said[-2000:]}")
             self._seconds |= dict.fromkeys(new, time.monotonic() - start)
@@ -193,20 +244,62 @@ class Field:
 
     def try_one(self, mutant: Mutant) -> Verdict:
         """Plant, run, put back. A mutant whose tests fail without it is not caught."""
+        if self._calls is not None:
+            return self._try_called(mutant, self._calls)
         try:
             allowed = max(LEAST_SECONDS, TIMES * self.baseline(mutant.tests))
         except RuntimeError as error:
             return Verdict(mutant, False, str(error), 0.0)
+        return self._planted(mutant, mutant.tests, allowed, Run())
+
+    def _try_called(self, mutant: Mutant, calls: Map) -> Verdict:
+        """The same with the tests that call what the mutant changes, in rounds until one fails."""
+        rounds = touched.in_rounds(calls.tests(touched.places_at(mutant.path, mutant.old, mutant.line)))
+        done = Verdict(mutant, False, "no test calls it", 0.0)
+        seconds = 0.0
+        for tests in rounds:
+            allowed = max(LEAST_SECONDS, TIMES * calls.cost(tests))
+            run = Run(only=tests, seconds=calls.seconds)
+            done = self._planted(mutant, list(dict.fromkeys(map(touched.file_of, tests))), allowed, run)
+            seconds += done.seconds
+            if done.caught:
+                break
+        return replace(done, seconds=seconds)
+
+    def warm(self, tests: Sequence[str]) -> None:
+        """Compile everything, once for all mutants."""
+        run_tests(self.folder, tests, 1800, Run(keep=True, collects=True))
+
+    def _planted(self, mutant: Mutant, tests: Sequence[str], allowed: float, run: Run) -> Verdict:
         path = self.folder / mutant.file
         text = path.read_text(encoding="utf-8")
         start = time.monotonic()
         try:
             _write(path, changed(text, mutant))
-            status, said = run_tests(self.folder, mutant.tests, allowed)
+            status, said = run_tests(self.folder, tests, allowed, run)
         finally:
             _write(path, text)
         # 1: a test failed; 2 and 4: nothing could be collected or configured; None: hung; a signal: crashed
         return Verdict(mutant, status != 0, _first_failure(status, said), time.monotonic() - start)
+
+
+def who_calls_what(revision: Revision, tests: Sequence[str], kept: Path | None) -> Map:
+    """Run tests on an untouched copy, and hear what each of them calls; those that fail there are left out.
+
+    What was `kept` by an earlier run is read instead; that it is of the same commit is for the caller to see to.
+    """
+    if kept is not None and kept.exists():
+        return touched.read(kept)
+    with copy_of(revision) as folder:
+        path = folder / "calls.json"
+        status, said = run_tests(folder, tests, 3600, Run(map_to=path))
+        if not path.exists():
+            raise RuntimeError(f"the tests cannot be run on the untouched copy (status {status}):\n{said[-2000:]}")
+        sys.stderr.write(f"untouched: {said.rstrip().splitlines()[-1]}\n")
+        calls = touched.read(path)
+    if kept is not None:
+        calls.write(kept)
+    return calls
 
 
 def _write(path: Path, text: str) -> None:
@@ -217,41 +310,43 @@ def _write(path: Path, text: str) -> None:
 
 
 def _first_failure(status: int | None, said: str) -> str:
-    if status is None:
+    if status in (None, touched.HUNG):
         return "hung"
     lines = [line for line in said.splitlines() if line.startswith(("FAILED", "ERROR", "E "))]
     return lines[0][:160] if lines else f"exit status {status}"
 
 
-def shares(revision: str, mutants: Sequence[Mutant], processes: int) -> Iterator[Verdict]:
-    """Try all mutants, so many at a time, each process on a copy of its own."""
-    if processes == 1:
-        with copy_of(revision) as folder:
-            field = Field(folder)
-            yield from map(field.try_one, mutants)
-        return
+def shares(revision: Revision, mutants: Sequence[Mutant], processes: int, calls: Map | None) -> Iterator[Verdict]:
+    """Try all mutants, so many at a time, each process on a copy of its own; verdicts as they come."""
+    reading, writing = os.pipe()
     lanes = []
     for lane in range(processes):
-        reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(reading)
-            _lane(revision, mutants[lane::processes], writing)
-        os.close(writing)
-        lanes.append((child, reading, mutants[lane::processes]))
-    for child, reading, mine in lanes:
-        with os.fdopen(reading) as lines:
-            for line, mutant in zip(lines, mine, strict=False):
-                yield Verdict(mutant, **json.loads(line))
+            _lane(revision, list(enumerate(mutants))[lane::processes], calls, writing)
+        lanes.append(child)
+    os.close(writing)
+    with os.fdopen(reading) as lines:
+        for line in lines:
+            said = json.loads(line)
+            yield Verdict(mutants[said.pop("at")], **said)
+    for child in lanes:
         os.waitpid(child, 0)
 
 
-def _lane(revision: str, mutants: Sequence[Mutant], writing: int) -> None:
+def _lane(revision: Revision, mine: list[tuple[int, Mutant]], calls: Map | None, writing: int) -> None:
     try:
-        with os.fdopen(writing, "w") as lines:
-            for done in shares(revision, mutants, 1):
-                lines.write(json.dumps({"caught": done.caught, "how": done.how, "seconds": done.seconds}) + "\n")
-                lines.flush()
+        with copy_of(revision) as folder:
+            here = Field(folder, calls)
+            if calls is not None:
+                here.warm(QUICK)
+            for at, mutant in mine:
+                done = here.try_one(mutant)
+                line = {"at": at, "caught": done.caught, "how": done.how[:1000], "seconds": done.seconds}
+                os.write(writing, f"{json.dumps(line)}\n".encode())  # short, so that lines of lanes do not mix
+    except BaseException:  # noqa: BLE001 - the child must end here, and say why
+        traceback.print_exc()
     finally:
         os._exit(0)
 
@@ -265,20 +360,23 @@ def canary(tests: Sequence[str]) -> Mutant:
 def main() -> int:
     """Try mutants, print each verdict and a summary; 1 where too many survive."""
     words = argparse.ArgumentParser(description="Plant bugs and see whether the tests find them.")
-    words.add_argument("--only", nargs="*", default=None, help="names of mutants of the table")
+    words.add_argument("--only", nargs="*", default=None, help="names of mutants, of the table or of those drawn")
     words.add_argument("--mechanical", type=int, default=0, metavar="N", help="so many drawn ones instead")
     words.add_argument("--seed", default="", help="of the drawn ones; the commit unless given")
     words.add_argument("--at", default="HEAD", help="the commit that is copied")
+    words.add_argument("--tests", default="", help="the commit of the tests, where it is a later one")
+    words.add_argument("--calls", type=Path, help="file for who calls what, read if it is there, else written")
     words.add_argument("--processes", type=int, default=1)
     words.add_argument("--canary", action="store_true", help="show that the copy is what is tested")
     words.add_argument("--json", action="store_true")
     asked = words.parse_args()
     load()
-    mutants, least = chosen(asked), 1.0
+    revision, mutants = Revision(asked.at, asked.tests), chosen(asked)
+    calls, least = None, 1.0
     if asked.mechanical:
-        least = 0.9
+        calls, least = who_calls_what(revision, QUICK, asked.calls), 0.9
     done = []
-    for verdict in shares(asked.at, mutants, asked.processes):
+    for verdict in shares(revision, mutants, asked.processes, calls):
         done.append(verdict)
         if not asked.json:
             said = "caught  " if verdict.caught else "SURVIVES"
@@ -291,19 +389,20 @@ def chosen(asked: argparse.Namespace) -> list[Mutant]:
     if asked.canary:
         return [canary(("tests/lifecycle/test_clock.py",))]
     if asked.mechanical:
-        sys.path.insert(0, str(Path(__file__).parent))
         from mechanical import draw
 
         seed = asked.seed or commit()
         sys.stderr.write(f"seed {seed}\n")
-        return draw(ROOT, asked.at, seed, asked.mechanical, QUICK)
-    mutants = table()
-    if asked.only:
-        unknown = set(asked.only) - {mutant.name for mutant in mutants}
-        if unknown:
-            raise SystemExit(f"--only: no mutants are called {', '.join(sorted(unknown))}")
-        mutants = [mutant for mutant in mutants if mutant.name in asked.only]
-    return mutants
+        return _named(draw(ROOT, asked.at, seed, asked.mechanical, QUICK), asked.only)
+    return _named(table(), asked.only)
+
+
+def _named(mutants: list[Mutant], names: list[str] | None) -> list[Mutant]:
+    """Those of these names; all where there are none."""
+    unknown = set(names or ()) - {mutant.name for mutant in mutants}
+    if unknown:
+        raise SystemExit(f"--only: no mutants are called {', '.join(sorted(unknown))}")
+    return [mutant for mutant in mutants if not names or mutant.name in names]
 
 
 def say(line: str) -> None:

@@ -43,8 +43,11 @@ def _places(root: Path, revision: str, tests: tuple[str, ...]) -> Iterator[Mutan
         path = name.removeprefix("src/stagehold/")
         if name.endswith(".py") and not path.startswith(SPARED):
             text = git("show", f"{revision}:{name}")
+            seen = set()
             for line, kind, changed in bugs(text):
-                yield Mutant(f"{kind} at {path}:{line}", kind, path, text, changed, tests)
+                if changed not in seen:  # a function in a function is walked with both
+                    seen.add(changed)
+                    yield Mutant(f"{kind} at {path}:{line}", kind, path, text, changed, tests, line)
 
 
 def bugs(text: str) -> Iterator[tuple[int, str, str]]:
