@@ -171,6 +171,15 @@ def test_loads_keep_their_share_of_staging_before_writes(hand):
     assert h.taken("write.queued.start.BLOCKED") > 0
 
 
+def test_a_tenth_of_staging_is_kept_for_loads_that_may_come(hand):
+    """However much waits: writes of one page each take 36 of 40 pages, to the page."""
+    h = hand(delays=SLOW_PUTS)
+    for family in range(2, 42):
+        h.run(f"w{family}", h.prompt(1, family))
+    h.tick(3)
+    assert (36, 4) == (sum(len(w.data.staging) for w in h.core.writes.values()), h.core.staging.free_count)
+
+
 def test_a_write_whose_pages_were_evicted_before_its_copy_is_gone(hand):
     """GONE: dropped with a reason, and its backlog given back."""
     h = hand()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pytest
 
 from stagehold import Diverged, Misuse, RankLost
 from stagehold.cache.stores.simulated import Delays, SimulatedStore
+from stagehold.lifecycle.facts import pack
 from stagehold.lifecycle.ranks.pipeline import FirstStage, staged
 from stagehold.lifecycle.ranks.solo import Solo
 from stagehold.testing.hand import Hand
@@ -121,6 +124,34 @@ def test_a_stage_that_ends_is_missed() -> None:
     _, outcomes = in_stages(2, 1, 3, program)
     assert isinstance(outcomes[0].error, RankLost)
     assert "rank 0: rank 1 of 2 has ended, and writes no more" in str(outcomes[0].error)
+
+
+@dataclass
+class Noted:
+    """Wires that note what goes over them; whoever is asked says the same as the first stage has said."""
+
+    words: list[str] = field(default_factory=list)
+    sent: list[Any] = field(default_factory=list)
+
+    def send(self, to: int, facts: Any) -> None:
+        self.words.append(f"to {to}")
+        self.sent.append(facts)
+
+    def receive(self, sender: int, length: int) -> Any:
+        self.words.append(f"from {sender}")
+        return self.sent[self.words.count(f"from {sender}") - 1]
+
+
+@pytest.mark.parametrize("lag", [1, 3])
+def test_a_report_is_waited_for_lag_ticks_after_it_was_made(lag: int) -> None:
+    """Not earlier, which would stall the first stage, and not later; exchanges are counted one by one."""
+    wires = Noted()
+    stage = FirstStage(Solo(), wires, [1], lag)
+    for _ in range(lag + 2):
+        stage.exchange(pack(np.zeros(12, dtype=np.int64), bytes(16)))
+
+    assert lag + 2 == stage.exchanges
+    assert ["to 1"] * lag + ["from 1", "to 1"] * 2 == wires.words
 
 
 def test_nonsense_is_refused() -> None:
