@@ -199,10 +199,20 @@ def test_every_counter_moves(driven, name):
     assert driven[0][name] > 0
 
 
-@pytest.mark.parametrize("reason", Decline)
+@pytest.mark.parametrize("reason", [reason for reason in Decline if reason is not Decline.LOSING])
 def test_every_reason_to_decline_is_counted(driven, reason):
     """By name."""
     assert driven[1][reason.name.lower()] > 0
+
+
+def test_a_store_that_is_not_asked_for_its_slowness_is_counted(hand):
+    """By hand: no walk through a small world has a gate."""
+    h = hand(fetch_gate="auto", prefill_tokens_per_tick=1000)
+    h.core.gate.lost = 1_000_000
+    h.tick()
+    h.arrive("a", h.prompt(8))
+    h.tick()
+    assert {"losing": 1} == h.engine.stats().declines
 
 
 @pytest.mark.parametrize("reason", [reason for reason in Loss if reason is not Loss.OVERSIZE])

@@ -43,6 +43,13 @@ SCENES: dict[str, tuple[str, tuple[Cause, ...]]] = {
         "engine absence_limit=4; arrive two a:4; tick 2; arrive one a:4; tick",
         (C.ABSENT,),
     ),
+    "a store that is not worth its wait": (
+        (
+            "engine fetch_gate=auto prefill_tokens_per_tick=1000 wait_base_ticks=2; put b:8; arrive two b:8; tick 2; "
+            "stall; visit two; tick; visit two; tick; visit two; tick; arrive one a:4; tick"
+        ),
+        (C.LOSING,),
+    ),
     "staging is spoken for": (
         (
             "engine load_limit_fraction=0.1 retry_interval_ticks=4; arrive one b:4; tick 2; "

@@ -134,6 +134,13 @@ def recovered(h: Hand) -> None:
     h.tick(300)
 
 
+def closed(h: Hand) -> None:
+    h.core.gate.lost = 1_000_000
+    h.tick()
+    h.arrive("a", h.prompt(8))
+    h.tick()
+
+
 def refused(h: Hand) -> None:
     h.core.steps.request.finish(h.machine(h.arrive("a", h.prompt(8))))
     h.tick()
@@ -227,6 +234,10 @@ STORIES: dict[str, Story] = {
     "pages wait for write-back": (LATE, written_back, {("held_back_pages",): 32}),
     "a page that waits for write-back leaves first": (LATE, evicted_first, {("evicted_held_back_pages",): 5}),
     "the store comes back": ({}, recovered, {("breaker_rest_ticks",): 128, ("events", "store_probed_good"): 1}),
+    "the store is not worth its wait": (
+        {"fetch_gate": "auto", "prefill_tokens_per_tick": 1_000}, closed,
+        {("gate_closings",): 1, ("declined_launches", "losing"): 1},
+    ),
     "an event comes at a wrong time": (SERVICE, refused, {("refused_events",): 1}),
     "a book is wrong": (SERVICE, gone_astray, {("token_gap_tokens",): 5, ("violations",): 1}),
     "ranks part, and go on without the store": (

@@ -150,6 +150,8 @@ class AdmissionRules:
         loaded = max(0, hold.data.last - max(delivery.joint, hold.data.start)) * core.config.page_size
         self._take_slots(m, hit)
         data.store_hit_tokens = (hit - delivery.joint) * core.config.page_size
+        core.gate.brings(data.handle, min(loaded, hold.data.fetched * core.config.page_size))
+        hold.data.fetched = 0
         core.post(core.steps.hold.load, hold, delivery.live)
         return core.ledger.splice(loaded, struck.tokens - loaded)
 

@@ -19,6 +19,7 @@ from stagehold.lifecycle.backlog import Backlog
 from stagehold.lifecycle.clock import Clock
 from stagehold.lifecycle.copies import Bytes, Copies, Tensors
 from stagehold.lifecycle.data import Plan
+from stagehold.lifecycle.gate import Gate
 from stagehold.lifecycle.happened import Happened
 from stagehold.lifecycle.held_back import HeldBack
 from stagehold.lifecycle.ledger import Ledger
@@ -91,6 +92,7 @@ class Core(Rooms):
         self.fetched_tokens = 0  # brought by fetches, since the start
         self.local_tokens = 0  # found in staging instead, since the start
         self.happened = Happened(config)
+        self.gate = Gate(config)
         self.quarantined = False  # the ranks have recorded different things, and go on without the store
         self._cascade: deque[tuple[Step, Machine, Any]] = deque()
 

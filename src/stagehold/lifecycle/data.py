@@ -150,6 +150,7 @@ class HoldData:
     operation: int = 0
     visitor: int = 0  # the request whose visit is open
     passed: int = 0  # younger holds that took staging past this one
+    fetched: int = 0  # pages that the store was asked for, until they are spliced
 
     @property
     def anchor(self) -> int:

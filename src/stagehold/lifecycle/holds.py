@@ -139,6 +139,7 @@ class HoldRules:
         operation.ready = operation.good = ready = lent - look.live
         data.operation = operation.number
         core.happened.sent(operation.number, data, ready)
+        data.fetched = len(data.staging) - ready
         core.fetched_tokens += (len(data.staging) - ready) * core.config.page_size
         core.local_tokens += ready * core.config.page_size
         return detail

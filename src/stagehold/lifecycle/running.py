@@ -53,6 +53,7 @@ class Running:
                 data.chain.extend(ids)
             except CacheRefused as error:
                 raise Misuse(f"extend({data.handle}): {error}") from error
+        core.gate.computes(min(n_tokens, max(0, data.prompt_tokens - data.n_tokens)))
         slots = core.allocate_device(need)
         data.slots.extend(slots)
         core.reserved -= promised

@@ -49,6 +49,7 @@ class Stats:
     `states` has the instances in each `machine.state` now, `state_ticks` the ticks that all instances together have
     spent there. `put_off` are tokens of commits and of parked spans, counted each time, by what they waited for.
     `thrown` is what was read and of no use, by reason; what host memory keeps of that may be of use to others later.
+    `gate_closings` counts how often waiting for the store was found to cost more than computing.
     `wrong_beliefs` are pages believed stored that did not come back. `token_gap` is 0 unless the token book is broken.
     """
 
@@ -94,6 +95,7 @@ class Stats:
     beliefs: int
     wrong_beliefs: int
     breaker_rest: int
+    gate_closings: int
     token_gap: int
 
     def count(self, counter: str) -> Count:
@@ -228,6 +230,7 @@ class Tally:
             beliefs=len(core.beliefs),
             wrong_beliefs=core.beliefs.wrong,
             breaker_rest=core.breaker.data.rest,
+            gate_closings=core.gate.closings,
             token_gap=ledger.token_gap,
         )
 

@@ -194,6 +194,7 @@ class Tick:
     def time(self) -> None:
         """Deadlines that fall on this tick, then retries, each in the order in which they were armed."""
         core = self.core
+        core.gate.turn(core.clock.tick, trial_waits=self._is_held_back(core.gate.trial))
         if core.clock.called():
             core.news += 1
         for timer in core.clock.due():
@@ -211,6 +212,10 @@ class Tick:
             core.settle()
         if core.former and not core.operations.live:
             self.close_former()
+
+    def _is_held_back(self, number: int) -> bool:
+        m = self.core.requests.get(number)
+        return m is not None and m.state in (RequestState.LOOKUP, RequestState.STAGED)
 
     def close_former(self) -> None:
         """Stores that were replaced, once nothing of theirs is in flight any more."""

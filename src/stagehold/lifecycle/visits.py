@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from stagehold.lifecycle import brought
 from stagehold.lifecycle.admission import AdmissionRules, Delivery
 from stagehold.lifecycle.claims import Look
 from stagehold.lifecycle.core import Core
@@ -73,7 +74,7 @@ class Visits:
         """One look; it may move the request, and says why to skip it."""
         match m.state:
             case RequestState.LOOKUP:
-                return SkipReason.WAITING_LOOKUP if self._waits(m.data, 0) else None
+                return SkipReason.WAITING_LOOKUP if self._waits(m.data, None) else None
             case RequestState.STAGED:
                 return self._look_at_hold(m)
             case RequestState.COVERED:
@@ -94,7 +95,7 @@ class Visits:
         look = Look(self.looks.full(m), self.looks.joint(m))
         undecided = look.joint < hold.data.last and look.live >= hold.data.anchor
         if undecided and hold.state is not HoldState.READY:
-            if self._waits(data, hold.data.last - hold.data.start):
+            if self._waits(data, hold):
                 return SkipReason.WAITING_FETCH
             if hold.state is HoldState.FETCHING and self.holds.usable(hold):
                 core.steps.hold.cut(hold)
@@ -114,14 +115,26 @@ class Visits:
             self.core.steps.request.admit(m, live)
             self.core.settle()
 
-    def _waits(self, data: RequestData, pages: int) -> bool:
-        """Whether the wait clock, armed by the first skipped visit, still runs."""
-        budget = self._wait_budget(pages)
+    def _waits(self, data: RequestData, hold: Machine | None) -> bool:
+        """Whether the wait clock, armed by the first skipped visit, still runs; without a hold it is a lookup's."""
+        pages = 0 if hold is None else hold.data.last - hold.data.start
+        gate = self.core.gate if self._is_gated(hold) else None
+        budget = 0 if gate is not None and gate.bars(data.handle) else self._wait_budget(pages)
         if budget == 0:
             return False
         if data.wait_from < 0:
             data.wait_from = self.core.clock.tick
-        return self.core.clock.tick - data.wait_from < budget
+        waits = self.core.clock.tick - data.wait_from < budget
+        if waits and gate is not None:
+            gate.holds_back(0 if hold is None else hold.number, pages * self.core.config.page_size)
+        return waits
+
+    def _is_gated(self, hold: Machine | None) -> bool:
+        """Whether what is waited for comes from the store, and there is a gate before that."""
+        core = self.core
+        if hold is None or hold.state is not HoldState.PARKED or not core.gate.is_on:
+            return core.gate.is_on
+        return not brought.is_local(core.stocks, hold.data, core.live.full_match(hold.data.chain, hold.data.last))
 
     def _wait_budget(self, pages: int) -> int:
         """Ticks that one attempt may be held back: the three policies are three numbers."""

@@ -43,6 +43,7 @@ class Cause(Enum):
         "it had to wait with its lookup: holds want {pages} pages of staging (load_limit_fraction; launch {launch})"
     )
     ABSENT = "it did not ask: {store} was just heard to have nothing of what was missing (launch {launch})"
+    LOSING = "it did not ask: waiting for {store} was found to cost more than computing (fetch_gate; launch {launch})"
     BREAKER_OPEN = "it did not ask: {store} was resting, its breaker {breaker} since tick {since} (launch {launch})"
     NO_STORE = "it could not ask: no store was attached"
     LAUNCHES_SPENT = "it had used up its launches: {launch} of them (retry_max_reissues)"

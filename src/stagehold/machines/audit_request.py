@@ -249,7 +249,7 @@ TELLERS: dict[str, Callable[[Asker, Scene, Step], Told | None]] = {
 }
 """Who tells of an event of *request*."""
 
-DECLINES = (Cause.QUERY_LIMIT, Cause.LOAD_LIMIT, Cause.ABSENT)
+DECLINES = (Cause.QUERY_LIMIT, Cause.LOAD_LIMIT, Cause.ABSENT, Cause.LOSING)
 """Why a launch was declined, by the number in its record's detail: a member of `Decline`."""
 
 OVERTAKEN: dict[IntEnum | str, Cause] = {

@@ -245,6 +245,8 @@ HELD = (
            lambda s: s.stats.reserved_pages),
     _gauge("breaker_rest_ticks", "ticks", "the store's breaker trips: how long it rests",
            lambda s: s.stats.breaker_rest),
+    _counter("gate_closings", "times", "waiting for the store is found to cost more than computing (`fetch_gate`)",
+             lambda s: s.gate_closings),
 )  # fmt: skip
 
 SECTIONS: tuple[tuple[str, tuple[Measure, ...]], ...] = (

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from stagehold.specs.component import ComponentConfig
 from stagehold.specs.limits import Limits
-from stagehold.specs.outcomes import DivergencePolicy, Eviction, HostMode, PrefetchPolicy, WritePolicy
+from stagehold.specs.outcomes import DivergencePolicy, Eviction, FetchGate, HostMode, PrefetchPolicy, WritePolicy
 
 MOST_COMPONENTS_BESIDE = 3
 """Components beside full attention that the exchange of ranks has room for: windows, checkpoints, drafts."""
@@ -35,6 +35,12 @@ class EngineConfig(BaseModel):
     )
     divergence_policy: DivergencePolicy = Field(
         default=DivergencePolicy.STOP, description="what ranks do that did not record the same"
+    )
+    fetch_gate: FetchGate = Field(
+        default=FetchGate.OFF, description="whether the store is left alone while computing is faster"
+    )
+    prefill_tokens_per_tick: int | None = Field(
+        default=None, ge=1, description="fetch_gate=auto: what a waiting tick is worth; none: as measured in busy ones"
     )
     eviction: Eviction = Field(default=Eviction.LRU, description="which pages leave the device first")
     prefetch_threshold_tokens: int = Field(default=256, ge=1, description="fewer missing tokens are computed")
@@ -128,6 +134,11 @@ class EngineConfig(BaseModel):
                 f"the pin cap derives to zero: min({self.pin_fraction} x {self.device_pages}, {self.device_pages} - "
                 f"{self.largest_request_pages}) = 0 pages; enlarge device_pages, lower largest_request_tokens, or set "
                 "pin_fraction=0 to switch pins off on purpose"
+            )
+        if self.prefill_tokens_per_tick is not None and self.fetch_gate is FetchGate.OFF:
+            raise ValueError(
+                f"prefill_tokens_per_tick={self.prefill_tokens_per_tick} with fetch_gate=off would do nothing: set "
+                "fetch_gate=auto, or leave it out"
             )
         if (self.parts == 0) != (self.page_part_bytes == 0):
             raise ValueError(

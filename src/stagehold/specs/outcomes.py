@@ -222,6 +222,7 @@ class Decline(IntEnum):
     QUERY_RATE = 0
     LOAD_LIMIT = 1
     ABSENT = 2
+    LOSING = 3
 
 
 class SkipReason(StrEnum):
@@ -284,6 +285,13 @@ class WindowWrites(StrEnum):
 
     ALL = "all"
     LAST = "last"
+
+
+class FetchGate(StrEnum):
+    """Whether the store is left alone while computing is faster than waiting for it."""
+
+    OFF = "off"
+    AUTO = "auto"
 
 
 class Eviction(StrEnum):
