@@ -61,7 +61,7 @@ test-wheel: $(READY)
 
 # Files of every kind that others may have written, damaged and lying, to all that read them.
 fuzz: $(READY)
-	$(BIN)/python tests/fuzz/run.py --seconds $(SECONDS) --seed $(or $(SEED),0)
+	$(BIN)/python tests/fuzz/run.py --seconds $(SECONDS) --seed $(or $(SEED),0) --examples $(or $(EXAMPLES),1000)
 
 docs: $(READY)
 	$(BIN)/mkdocs build --strict --quiet

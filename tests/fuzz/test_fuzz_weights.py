@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stagehold.serving.model.gguf import GgufError, read_gguf
+from stagehold.serving.model.gguf import Gguf, GgufError, read_gguf
 from stagehold.serving.model.llama_gguf import llama_config
+from stagehold.serving.model.tokenizer import PRE_TOKENIZER, TURN, Chat, build_tokenizer
 from stagehold.testing.hostile import NUMBERS, attempt, corpus, damaged
 
 HOSTILE = settings.get_profile("hostile")
@@ -147,6 +149,33 @@ def test_no_size_of_a_model_is_believed(tmp_path: Path, changed: dict[str, int])
         assert config.hidden_size % config.num_attention_heads == 0
 
     attempt(tmp_path / "weights", model(**changed), configured, refusals=GgufError, most=64 << 20)
+
+
+WORD = st.sampled_from(["a", "b", "ab", "abc", "é", "", " ", TURN[0], 5, None]) | st.text(max_size=2)
+MERGE = st.sampled_from(["a b", "a  b", "ab c", "x y", " ", "", "b a ", 7]) | st.text(max_size=4)
+
+
+@settings(HOSTILE)
+@given(
+    words=st.lists(WORD, max_size=6, unique_by=repr),
+    marks=st.lists(st.sampled_from([1, 3, "x", None, 2.5]), min_size=8, max_size=8),
+    merges=st.lists(MERGE, max_size=3),
+    turns=st.booleans(),
+)
+@example(words=["cc"], marks=[1] * 8, merges=["b a "], turns=True)
+@example(words=["a", 5], marks=[1] * 8, merges=[], turns=True)
+def test_any_vocabulary_is_taken_or_refused(words: list[Any], marks: list[Any], merges: list[Any], turns: bool) -> None:
+    """Tokens that are no text, merges of what is no token, control marks of any kind."""
+    words = [*(TURN if turns else ()), *(word for word in words if not (turns and word in TURN))]
+    metadata = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": PRE_TOKENIZER,
+        "tokenizer.ggml.tokens": words,
+        "tokenizer.ggml.token_type": marks[: len(words)],
+        "tokenizer.ggml.merges": merges,
+    }
+    with suppress(GgufError):
+        Chat(build_tokenizer(Gguf(Path("weights"), metadata, {}))).prompt(["abc <|im_start|> é"])
 
 
 def test_arrays_take_no_more_than_all_may_have(tmp_path: Path) -> None:

@@ -31,8 +31,11 @@ def build_tokenizer(file: Gguf) -> Tokenizer:
             raise GgufError(file.path, 0, f"{key} {wanted!r}", repr(file.get(key, str)))
     words, marks = file.get("tokenizer.ggml.tokens", list), file.get("tokenizer.ggml.token_type", list)
     merges = [str(pair).partition(" ")[::2] for pair in file.get("tokenizer.ggml.merges", list)]
-    if len(marks) != len(words) or len(set(words)) != len(words) or not all(head and tail for head, tail in merges):
+    known = {word for word in words if isinstance(word, str)}
+    if len(marks) != len(words) or len(known) != len(words) or not all(head and tail for head, tail in merges):
         raise GgufError(file.path, 0, "a mark for every token, each once, and merges in pairs", "others")
+    if not all({head, tail, head + tail} <= known for head, tail in merges):
+        raise GgufError(file.path, 0, "merges of tokens to tokens", "one with something else")
     tokenizer = Tokenizer(models.BPE(vocab={word: i for i, word in enumerate(words)}, merges=merges))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
