@@ -23,6 +23,7 @@ from stagehold.cli import (
     config,
     demo,
     diagram,
+    doctor,
     explore,
     live,
     machines,
@@ -98,6 +99,7 @@ app.command("report")(report.report)
 app.command("top")(live.top)
 app.command("watch")(live.watch)
 app.command("diagram")(diagram.diagram)
+app.command("doctor")(doctor.doctor)
 app.command("explore")(explore.explore)
 app.add_typer(audit.app, name="audit")
 app.add_typer(config.app, name="config")
