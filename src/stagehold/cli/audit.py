@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from stagehold.machines.audit import Verification
     from stagehold.machines.heat import Heat
     from stagehold.machines.records import Totals
+    from stagehold.specs.declare import MachineSpec
 
 app = typer.Typer(help="Read audit logs.", no_args_is_help=True)
 Log = Annotated[Path, typer.Argument(help="Audit log, JSON lines.")]
@@ -36,7 +37,7 @@ def verify(
     """Check chain, rows, births, continuity and tokens; exit 1 at the first fault, which is named."""
     from stagehold.machines import audit
 
-    found = audit.verify(log, head=None if head is None else _digest(head))
+    found = audit.verify(log, head=None if head is None else _digest(head), machines=_machines_of(log))
     if as_json:
         typer.echo(orjson.dumps(_judged(found)).decode())
         raise typer.Exit(int(not found.sound))
@@ -56,7 +57,7 @@ def diff(
     from stagehold.machines import audit_diff
 
     with _readable():
-        difference = audit_diff.diff(first, second)
+        difference = audit_diff.diff(first, second, _machines_of(first))
     if difference is not None:
         typer.echo(str(difference))
         raise typer.Exit(1)
@@ -68,7 +69,7 @@ def replay(log: Log, *, as_json: AsJson = False) -> None:
     from stagehold.machines import audit
 
     with _readable():
-        rebuilt = audit.replay(log)
+        rebuilt = audit.replay(log, _machines_of(log))
     if as_json:
         typer.echo(orjson.dumps(_rebuilt(rebuilt)).decode())
         return
@@ -82,8 +83,9 @@ def stats(log: Log) -> None:
     from stagehold.machines import audit, heat
 
     with _readable():
-        counted = audit.stats(log)
-    typer.echo(f"# {log}\n\n{_figures(counted)}\n\n{heat.markdown(counted)}", nl=False)
+        machines = _machines_of(log)
+        counted = audit.stats(log, machines)
+    typer.echo(f"# {log}\n\n{_figures(counted)}\n\n{heat.markdown(counted, machines)}", nl=False)
 
 
 @app.command("explain")
@@ -97,10 +99,24 @@ def explain(
     from stagehold.machines.audit_explain import explain as explained
 
     with _readable():
-        told = explained(log, request)
+        told = explained(log, request, _machines_of(log))
     typer.echo(orjson.dumps(told.plain()).decode() if as_json else str(told), err=not as_json and not told.attempts)
     if not told.attempts:
         raise typer.Exit(1)
+
+
+def _machines_of(log: Path) -> tuple[MachineSpec, ...]:
+    """The machines that wrote a log, where it is a policy's of the lab; ours for any other."""
+    from stagehold.lab.policies.shipped import BY_DECLARATION
+    from stagehold.machines import MACHINES
+    from stagehold.machines.audit_read import BadLogError, blocks
+
+    try:
+        first = next(blocks(log), None)
+    except BadLogError:
+        return MACHINES  # whoever reads it says what is wrong
+    policy = None if first is None else BY_DECLARATION.get(first.block.declaration)
+    return MACHINES if policy is None else policy.machines.specs
 
 
 @contextmanager

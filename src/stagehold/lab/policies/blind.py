@@ -3,7 +3,8 @@
 Stands for SGLang's buffer mode before its pull requests 36834 and 39283, as these describe it. Between question and
 commit nobody looks at the live tree: a fetch is sent off on the prefix that the question saw, and nothing keeps that
 prefix. At the commit the hold is used whole, or not at all where the prefix has shrunk or grown; what the plan promised
-is charged in either case. Nothing bounds retries, waits for staging, or how long a finished hold may wait for room.
+is charged in either case. Nothing bounds retries, waits for staging, or how long a finished hold may wait for room,
+and the store is asked however slow it is.
 
 Three things are kinder than they were there: equal spans share one hold, a prefix seen to be gone while its bytes are
 still on their way ends the wait, and what was charged and not delivered is computed.
@@ -19,7 +20,7 @@ from stagehold.lab.policies.policy import Policy
 from stagehold.lab.policies.tables import uncounted, with_rows, without_clocks, without_deadlines
 from stagehold.machines import Machine, Rule
 from stagehold.specs.hold import HOLD, HoldState
-from stagehold.specs.outcomes import Commit, Evaluate, IoCommit
+from stagehold.specs.outcomes import Commit, Evaluate, FetchGate, IoCommit
 from stagehold.specs.request import REQUEST, RequestState
 
 TIMELESS = ("park_limit", "ready_limit")
@@ -94,7 +95,7 @@ BLIND = Policy(
         },
         waive=(Rule.DEADLINE, Rule.CYCLE, Rule.UNUSED),
     ),
-    settings={"pin_fraction": 0.0},
+    settings={"pin_fraction": 0.0, "fetch_gate": FetchGate.OFF},
     waived={
         "deadline": "a parked or finished hold waits for as long as it takes",
         "cycle": "retries, looks at a parked hold and refused commits repeat without bound",

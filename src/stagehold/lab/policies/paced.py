@@ -2,8 +2,8 @@
 
 Stands for the other remedy of SGLang's buffer mode: ask again, every eight passes and eight times at most, and pin
 what the answer will be joined to while the question is still on its way. The pin obeys the same cap as ours, and a
-launch that finds no room for it goes on without. Everything else is ours, but for what makes a retry due early: a
-write of the missing pages wakes nobody.
+launch that finds no room for it goes on without. Everything else is ours, but for two things: a write of the missing
+pages makes no retry due early, and the store is asked however slow it is.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from stagehold import Acts, Machines
 from stagehold.lab.policies.policy import Policy
 from stagehold.lab.policies.tables import owning
 from stagehold.machines import Machine
+from stagehold.specs.outcomes import FetchGate
 from stagehold.specs.request import REQUEST, RequestState
 
 PINNED = (RequestState.LOOKUP, RequestState.STAGED, RequestState.ANCHOR_LOCKED)
@@ -58,4 +59,5 @@ PACED = Policy(
             "request.pace": pace,
         },
     ),
+    settings={"fetch_gate": FetchGate.OFF},
 )
