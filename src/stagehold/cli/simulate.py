@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from enum import StrEnum
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +18,7 @@ from stagehold.cli.errors import BadInput, refuse_overwriting, write_out
 from stagehold.cli.replay import progress_bar
 from stagehold.cli.trace import FORMATS, chosen_format
 from stagehold.lab.virtual_costs import AcceleratorName, CostModel, ModelName, device_tokens, measured, preset
-from stagehold.specs.outcomes import HostMode
+from stagehold.specs.outcomes import FetchGate, HostMode
 
 if TYPE_CHECKING:
     from stagehold.lab.policies.policy import Policy
@@ -27,6 +28,16 @@ MOST_PAGES = 100_000_000
 """Of either tier: each costs some tens of bytes here, whatever it stands for."""
 
 MOST_LATENCY_MS = 1e6
+
+
+class Order(StrEnum):
+    """Orders of eviction: the engine's, and the one that knows the trace's future."""
+
+    LRU = "lru"
+    S3FIFO = "s3fifo"
+    BELADY = "belady"
+
+
 POLICY_NAMES = "none, blind, paced or live"
 
 
@@ -65,6 +76,11 @@ def simulate(
         float, typer.Option(min=0, max=1e9, help="Capacity of the store in GB; 0: it keeps everything.")
     ] = 0,
     retries: Annotated[int | None, typer.Option(min=0, help="Most launches after the first.")] = None,
+    retry_interval: Annotated[int | None, typer.Option(min=0, help="Ticks between a miss and the next launch.")] = None,
+    eviction: Annotated[Order, typer.Option(help="Which pages leave the device first.")] = Order.LRU,
+    fetch_gate: Annotated[
+        FetchGate, typer.Option(help="auto: a store that is not worth its wait is left alone.")
+    ] = FetchGate.OFF,
     pin_fraction: Annotated[float, typer.Option(min=0, max=1, help="Part of the pool that pins may hold.")] = 0.5,
     seed: Annotated[int, typer.Option(help="Draws the store's delays.")] = 0,
     strict: Annotated[bool, typer.Option("--strict", help="Check all books after every tick; slow.")] = False,
@@ -79,6 +95,7 @@ def simulate(
     from stagehold.lab.virtual_store import LinkSpeed
     from stagehold.specs.limits import Limits
 
+    limits = {"retry_max_reissues": retries, "retry_interval_ticks": retry_interval}
     cost = preset(model, accelerator, accelerators)
     if calibrate:
         cost = _calibrated(cost)
@@ -101,8 +118,10 @@ def simulate(
         token_budget=token_budget,
         link=LinkSpeed(store_gbps * 1e9, _span(store_latency_ms)),
         store_bytes=ceil(store_gb * 1e9),
-        limits=Limits() if retries is None else Limits(retry_max_reissues=retries),
+        limits=Limits(**{name: given for name, given in limits.items() if given is not None}),
         pin_fraction=pin_fraction,
+        belady=eviction is Order.BELADY,
+        settings=_settings(eviction, fetch_gate),
         seed=seed,
         strict=strict,
         audit=audit,
@@ -140,6 +159,12 @@ def _run(options: SimulationOptions, out: Path | None, *, as_json: bool) -> None
         typer.echo(f"stagehold: {fault}", err=True)
     if faults(found):
         raise typer.Exit(1)
+
+
+def _settings(eviction: Order, fetch_gate: FetchGate) -> dict[str, Any]:
+    """What is chosen of the engine's settings."""
+    order = {} if eviction is Order.BELADY else {"eviction": eviction.value}
+    return {**order, "fetch_gate": fetch_gate}
 
 
 def _policy(name: str, *, tier: bool) -> Policy:

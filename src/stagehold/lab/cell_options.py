@@ -53,6 +53,7 @@ OWN: Mapping[str, tuple[Any, str]] = {
     "users": (Annotated[int, Field(ge=0, le=10**6)], "deal the sessions out to so many; 0: the trace's own times"),
     "longest_pause_s": (Annotated[float, Field(ge=0, le=1e9)], "with users: pauses in a session are cut to that"),
     "pin_fraction": (Annotated[float, Field(ge=0, le=1)], "part of the device pool that pins may hold"),
+    "belady": (bool, "true: pages leave the device by their next use in the trace, whatever the eviction"),
     "scale": (Annotated[int, Field(ge=1, le=512)], "tokens that stand for 512 of the trace"),
     "seed": (int, "draws the store's delays"),
 }

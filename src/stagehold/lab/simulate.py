@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from stagehold import AttachmentState, AuditLog, Chain, Engine, EngineConfig, HostMode, Limits, Namespace
+from stagehold import AttachmentState, AuditLog, Chain, Engine, EngineConfig, FetchGate, HostMode, Limits, Namespace
 from stagehold.lab.clock import StoreUnusable
 from stagehold.lab.expand import Scale, prompt_of
 from stagehold.lab.foresight import Future
@@ -56,7 +56,8 @@ class SimulationOptions:
     10 ms). `store_bytes` of 0: the store keeps everything. With `users` the trace's sessions are dealt out to so many,
     and pauses within a session cut to `longest_pause_s`. `settings` are further ones of `EngineConfig`; they go before
     all others, and the policy's own before them. With `belady` pages leave the device by their next use in the trace,
-    the farthest first. With `audit` the audit log is written there.
+    the farthest first. Where the fetch gate is on, it is told what the cost model computes in the time of an idle pass,
+    unless `settings` say otherwise. With `audit` the audit log is written there.
     """
 
     cost: CostModel
@@ -129,7 +130,7 @@ class Simulation:
         sizes = (scale.length(r.prompt_tokens) + scale.length(r.output_tokens) for r in self.requests)
         device = options.device_pages or options.device_tokens // options.page_size
         staging = options.staging_pages or int(STAGING_RATIO[options.mode] * device)
-        chosen = {
+        chosen: dict[str, Any] = {
             "page_size": options.page_size,
             "device_pages": device,
             "staging_pages": staging if options.policy.tier else 0,
@@ -140,7 +141,11 @@ class Simulation:
             "page_part_bytes": BODY_BYTES,
             "limits": options.limits,
         }
-        return EngineConfig(**{**chosen, **options.settings, **options.policy.settings})
+        chosen |= {**options.settings, **options.policy.settings}
+        if chosen.get("fetch_gate") == FetchGate.AUTO:
+            idle = options.cost.prefill_tokens_per_second * IDLE_NS / 1e9
+            chosen.setdefault("prefill_tokens_per_tick", max(1, round(idle)))
+        return EngineConfig(**chosen)
 
     def _foreseen(self) -> Future:
         """What every request will use, as `_arrivals` names and numbers them."""
