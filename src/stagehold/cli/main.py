@@ -20,6 +20,7 @@ from typer.core import TyperGroup
 from stagehold.cli import (
     audit,
     bench,
+    compare,
     config,
     demo,
     diagram,
@@ -93,6 +94,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("replay")(replay.replay)
 app.command("simulate")(simulate.simulate)
+app.command("compare")(compare.compare)
 app.command("sweep", context_settings=sweeps.ANY_OPTION)(sweeps.sweep)
 app.command("size", context_settings=sweeps.ANY_OPTION)(sizes.size)
 app.command("report")(report.report)

@@ -16,7 +16,9 @@ from stagehold import HostMode
 from stagehold.lab.cells import Cell
 from stagehold.lab.policies.shipped import POLICIES
 
-QUARTER = {"scale": 128, "accelerators": 1}
+QUARTER = {"scale": 128, "accelerators": 1, "token_budget": 512}
+STORES = {"slow": 2.5, "fast": 10.0}
+"""GB a second between server and store, both ways together."""
 BASELINES = ("blind", "paced")
 MOST_WASTE = 0.01
 LEAST_SHARE_NOT_BEHIND = 0.9
@@ -27,21 +29,19 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How a trace is served: memory of both tiers in pages, two stores in GB a second, further options of a cell."""
+    """How a trace is served: its first requests, memory of both tiers in pages, further options of a cell."""
 
     requests: int
     device_pages: int
     staging_pages: int
-    slow: float
-    fast: float
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
 PLACES = {
-    "conversation": Place(1000, 2048, 2458, slow=2.5, fast=10.0, options=QUARTER),
-    "synthetic": Place(500, 2048, 2458, slow=2.5, fast=10.0, options=QUARTER),
-    "agentic": Place(300, 4096, 4915, slow=2.5, fast=10.0, options={**QUARTER, "users": 32, "longest_pause_s": 30.0}),
-    "miniswe": Place(402, 512, 614, slow=0.5, fast=2.0, options={**QUARTER, "users": 20, "longest_pause_s": 30.0}),
+    "conversation": Place(600, 768, 922),
+    "synthetic": Place(300, 1024, 1229),
+    "agentic": Place(200, 3072, 3686, options={"users": 32, "longest_pause_s": 10.0}),
+    "miniswe": Place(402, 512, 614, options={"users": 20, "longest_pause_s": 10.0}),
 }
 """By trace. Host memory is the same for all policies and in both modes: 1.2 times the device pool."""
 
@@ -76,7 +76,7 @@ def rows(
         )
         for trace, path in traces.items()
         for mode in (HostMode.CACHE, HostMode.BUFFER_ONLY)
-        for store in ("slow", "fast")
+        for store in STORES
     ]
 
 
@@ -88,10 +88,10 @@ def _cell(of: Cell, store: str, requests: int | None) -> Cell:
         of,
         requests=place.requests if requests is None else min(requests, place.requests),
         mode=of.mode if tier else HostMode.CACHE,
-        store_gbps=place.slow if store == "slow" and tier else place.fast,
+        store_gbps=STORES[store if tier else "fast"],
         device_pages=place.device_pages,
         staging_pages=place.staging_pages,
-        options=place.options,
+        options={**QUARTER, **place.options},
     )
 
 
