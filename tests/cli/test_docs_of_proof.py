@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import orjson
@@ -57,3 +60,16 @@ def test_the_worlds_of_the_page_are_searched() -> None:
 
     assert rows
     assert set(rows) <= {world.name for world in WORLDS}
+
+
+def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
+    """The Python in it is a file of tests as it stands there."""
+    (piece,) = blocks("python")
+    (tmp_path / "test_mine.py").write_text(piece)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "test_mine.py"],
+        cwd=tmp_path, check=False, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+
+    assert 0 == done.returncode, done.stdout
+    assert "4 passed" in done.stdout

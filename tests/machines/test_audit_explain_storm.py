@@ -222,8 +222,8 @@ class WatchingWorld(World):
                 if other is not guest and before[other.handle].hold == was.hold:
                     self.note(other, Cause.SIBLING, before[other.handle].tokens, visit=True)
 
-    def _admitted(self, guest: Guest, plan: Plan, admission: Admission) -> None:
-        super()._admitted(guest, plan, admission)
+    def admitted(self, guest: Guest, plan: Plan, admission: Admission) -> None:
+        super().admitted(guest, plan, admission)
         computed = guest.prompt - admission.hit_tokens
         hits = admission.device_hit_tokens, admission.store_hit_tokens
         self.reused[guest.handle] = *hits, computed, self.why.get(guest.handle)

@@ -1,7 +1,7 @@
 """What users run to test their own: the seeded World, rule machines, faults, and the stores' conformance kit.
 
 The names of the World are loaded at first use. `WorldRules`, and `MixRules` over worlds of several components, need
-the `hypothesis` package; `mixed(seed)` is the shape of such a world.
+the `hypothesis` package; `mixed(seed)` is the shape of such a world. `trial(seed)` is a World for a scheduler of yours.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from stagehold.testing.rules import MixRules, WorldRules
     from stagehold.testing.shapes import WorldShape
     from stagehold.testing.steps import Walk, walk
+    from stagehold.testing.tried import trial
     from stagehold.testing.watch import WorldBroken
     from stagehold.testing.world import World
 
@@ -25,10 +26,11 @@ _HOME_OF = {
     "WorldRules": "rules",
     "WorldShape": "shapes",
     "mixed": "mixes",
+    "trial": "tried",
     "walk": "steps",
 }
 
-__all__ = ["MixRules", "Walk", "World", "WorldBroken", "WorldRules", "WorldShape", "mixed", "walk"]
+__all__ = ["MixRules", "Walk", "World", "WorldBroken", "WorldRules", "WorldShape", "mixed", "trial", "walk"]
 
 
 def __getattr__(name: str) -> Any:

@@ -83,10 +83,10 @@ class Visiting(Stage):
         if isinstance(found, Plan):
             self.open.append((guest, found))
             return True
-        self._skipped(guest, found)
+        self.skipped(guest, found)
         return False
 
-    def _skipped(self, guest: Guest, skip: Skip) -> None:
+    def skipped(self, guest: Guest, skip: Skip) -> None:
         """A request is held back for its wait budget and no longer."""
         self.marks.note(f"skip.{skip.reason}")
         if skip.reason not in (SkipReason.WAITING_LOOKUP, SkipReason.WAITING_FETCH):
@@ -152,12 +152,13 @@ class Visiting(Stage):
         self.marks.note(f"admission.{admission.outcome}")
         note_commit(self.marks.note, was, admission, self.shape.config.page_size)
         if admission.admitted:
-            self._admitted(guest, plan, admission)
+            self.admitted(guest, plan, admission)
         elif admission.outcome is AdmissionOutcome.NO_ROOM:
             busy = self.core.committed or self._is_copying() or self.open
             require(bool(busy), f"{guest.handle}: no room, and nothing runs, is copied or is being visited")
 
-    def _admitted(self, guest: Guest, plan: Plan, admission: Admission) -> None:
+    def admitted(self, guest: Guest, plan: Plan, admission: Admission) -> None:
+        """A request runs from now on: the figures of its admission add up, and all that it hit is right."""
         hit, size = admission.hit_tokens, self.shape.config.page_size
         require(hit == size * len(admission.slots) < guest.prompt, f"{admission}: {guest.prompt} tokens of prompt")
         require(hit == admission.device_hit_tokens + admission.store_hit_tokens, f"{admission}: the hits do not add up")
