@@ -110,7 +110,7 @@ class Feed:
 
     A scheduler calls `feed.tick()` where it would call `engine.tick()`, or, if it cannot, wraps the call in `timing()`.
     `pace_seconds` is the least time between two snapshots, since one costs more than an idle tick; 0: one each tick.
-    `latest` and `beat` may be read from any thread.
+    `latest`, `beat` and `in_tick` may be read from any thread.
     """
 
     def __init__(
@@ -129,6 +129,7 @@ class Feed:
         self._lags = Times()
         self._moved: deque[tuple[float, tuple[int, int, int, int]]] = deque()
         self._ended: float | None = None
+        self.in_tick = False
         self.beat = Beat(engine.stats().ticks, clock())
         self.latest = self._look()
 
@@ -143,13 +144,14 @@ class Feed:
         begun, fault = self._clock(), ""
         if self._ended is not None:
             self._lags = self._lags.plus(begun - self._ended)
+        self.in_tick = True
         try:
             yield
         except BaseException as error:
             fault = f"{type(error).__name__}: {error}"
             raise
         finally:
-            self._ended = self._clock()
+            self._ended, self.in_tick = self._clock(), False
             self._durations = self._durations.plus(self._ended - begun)
             self.beat = Beat(self.beat.tick + (not fault), self._ended, fault)
             if fault or self._ended - self.latest.at >= self._pace:
