@@ -7,12 +7,12 @@ import threading
 import pytest
 
 from stagehold.adapters.vllm.blocks import LayerBlocks
-from stagehold.cache.stores.protocol import Verdict
 from stagehold.cache.stores.workers import WorkerStore
 from stagehold.testing.faults import FaultAdapter, FaultPlan, Faults
 
 from .bench import MODELS, Bench, bench, prompt
 from .double import Status
+from .liar import Liar
 from .test_serving import in_every_way
 
 
@@ -175,38 +175,6 @@ def test_a_failed_save_is_nobodys_page(model, loads, monkeypatch):
         b.forget_local()
         assert b.serve("warm", prompt(60)).external < 40
         b.check()
-
-
-class Liar:
-    """Says of every key that it is there, and fails every get."""
-
-    name = "liar"
-
-    def __init__(self) -> None:
-        self.gets = 0
-        self.pages: dict[bytes, bytes] = {}
-
-    def exists(self, keys, on_page):
-        for number, _ in enumerate(keys):
-            on_page(number, Verdict.HIT)
-
-    def get_into(self, keys, buffers, on_page):
-        if all(key in self.pages for key in keys):  # its own self-test
-            for number, (key, buffer) in enumerate(zip(keys, buffers, strict=True)):
-                buffer[:] = self.pages[key]
-                on_page(number, Verdict.HIT)
-            return
-        self.gets += 1
-        raise OSError("no")
-
-    def put(self, keys, buffers, on_page):
-        for number, (key, buffer) in enumerate(zip(keys, buffers, strict=True)):
-            if len(self.pages) < 3:
-                self.pages[key] = bytes(buffer)
-            on_page(number, Verdict.STORED)
-
-    def close(self):
-        pass
 
 
 @in_every_way

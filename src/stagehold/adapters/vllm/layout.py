@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
 from stagehold import ComponentConfig, ComponentKind, EngineConfig, HostMode
-from stagehold.adapters.vllm.options import ConnectorRefused, Options
+from stagehold.adapters.vllm.options import ConnectorRefused, Options, sentences
 
 FULL = "full"
 FULL_SPECS = ("FullAttentionSpec", "MLAAttentionSpec")
@@ -134,8 +136,9 @@ def engine_config(layout: Layout, options: Options, *, model_tokens: int, step_t
             chunk_tokens=chunk,
             components=tuple(_windowed(kind, options, pool, chunk, size) for kind in windows),
         )
-    except ValueError as error:
-        raise ConnectorRefused(f"pools of {pool} pages for requests of {model_tokens} tokens: {error}") from error
+    except ValidationError as error:
+        told = f"pools of {pool} pages for requests of {model_tokens} tokens: {sentences(error)}"
+        raise ConnectorRefused(told) from error
 
 
 def _windowed(kind: Kind, options: Options, pool: int, chunk: int, size: int) -> ComponentConfig:

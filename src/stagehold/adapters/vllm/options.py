@@ -47,5 +47,9 @@ def read_options(given: Mapping[str, Any]) -> Options:
         return Options.model_validate(dict(given))
     except ValidationError as error:
         known = ", ".join(Options.model_fields)
-        wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
-        raise ConnectorRefused(f"kv_connector_extra_config: {wrong}. Known are {known}") from error
+        raise ConnectorRefused(f"kv_connector_extra_config: {sentences(error)}. Known are {known}") from error
+
+
+def sentences(error: ValidationError) -> str:
+    """What is wrong, in one line: each place and what was expected there."""
+    return "; ".join(": ".join([*map(str, one["loc"]), one["msg"]]) for one in error.errors())

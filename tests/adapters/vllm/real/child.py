@@ -1,6 +1,7 @@
 """One vLLM engine in a process of its own: it serves what it is told, and prints what it answered as JSON.
 
-Run as a program: the model's folder, the connector's options as JSON or `none`, then the names of acts.
+Run as a program: the model's folder, the connector's options as JSON or `none`, then the names of acts. Options of its
+own are `blocks`, how many vLLM has, and `liar`, for a store that always fails.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 os.environ.update(
@@ -40,6 +42,8 @@ class Server:
         from vllm.config import KVTransferConfig
 
         blocks = options.pop("blocks", 256) if options is not None else 256
+        if options is not None and options.pop("liar", False):
+            plant_liar()
         transfer = None if options is None else KVTransferConfig(
             kv_connector="StageholdConnector", kv_role="kv_both", kv_connector_module_path="stagehold.adapters.vllm",
             kv_load_failure_policy="recompute", kv_connector_extra_config=options,
@@ -47,7 +51,7 @@ class Server:
         self.engine = LLMEngine.from_engine_args(
             EngineArgs(
                 model=model, skip_tokenizer_init=True, dtype="float32", enforce_eager=True, block_size=BLOCK,
-                max_model_len=640, max_num_batched_tokens=640, num_gpu_blocks_override=blocks, seed=1,
+                max_model_len=640, max_num_batched_tokens=320, num_gpu_blocks_override=blocks, seed=1,
                 kv_transfer_config=transfer, max_num_seqs=8, disable_log_stats=False,
             )
         )  # fmt: skip
@@ -55,7 +59,7 @@ class Server:
         self.scheduler = self.core.scheduler
         self.preemptions = 0
         self.answers: dict[str, Answer] = {}
-        self._serial = 0
+        self._serial = self.steps = 0
 
     @property
     def counts(self) -> dict[str, int]:
@@ -72,6 +76,7 @@ class Server:
         return rid
 
     def step(self) -> None:
+        self.steps += 1
         for request in self.scheduler.requests.values():
             self.preemptions = max(self.preemptions, request.num_preemptions)
         for output in self.engine.step():
@@ -104,6 +109,17 @@ class Server:
         assert self.scheduler.reset_prefix_cache(), "blocks have leaked"
 
 
+def plant_liar() -> None:
+    """Whatever store is asked for, it is one that says yes and fails."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from liar import Liar
+
+    from stagehold.adapters.vllm import tier
+    from stagehold.cache.stores.workers import WorkerStore
+
+    tier.open_store = lambda _url, _page_bytes: WorkerStore(Liar())
+
+
 def cold(server: Server) -> Answer:
     return server.serve(prompt(LONG, 1))
 
@@ -120,13 +136,17 @@ def full(server: Server) -> Answer:
     return server.serve(prompt(BLOCK * 9, 3))
 
 
-def pair(server: Server) -> Answer:
-    """Two that grow: too large together for a small pool."""
-    rids = [server.ask(prompt(200, seed), 200) for seed in (4, 5)]
+def crowd(server: Server) -> Answer:
+    """Three that grow: too large together for a small pool."""
+    rids = [server.ask(prompt(200, seed), 200) for seed in (4, 5, 6)]
     server.run()
-    one, two = (server.answers[rid] for rid in rids)
-    return {"tokens": one["tokens"] + two["tokens"], "logprobs": one["logprobs"] + two["logprobs"],
-            "cached": one["cached"], "preemptions": server.preemptions}  # fmt: skip
+    found = [server.answers[rid] for rid in rids]
+    return {
+        "tokens": [token for one in found for token in one["tokens"]],
+        "logprobs": [step for one in found for step in one["logprobs"]],
+        "cached": 0,
+        "preemptions": server.preemptions,
+    }
 
 
 def aborted(server: Server) -> Answer:
@@ -191,7 +211,7 @@ class replaced:  # noqa: N801
         self.owner.load = self.own
 
 
-ACTS = {act.__name__: act for act in (cold, warm, full, pair, aborted, failed)}
+ACTS = {act.__name__: act for act in (cold, warm, full, crowd, aborted, failed)}
 
 
 def main() -> None:
@@ -200,7 +220,7 @@ def main() -> None:
     found: dict[str, Any] = {name: ACTS[name](server) for name in names}
     server.forget()
     if options != "none":
-        found["counts"] = server.counts
+        found |= {"counts": server.counts, "steps": server.steps}
     server.engine.engine_core.shutdown()
     sys.stdout.write("\n" + json.dumps(found) + "\n")
 
