@@ -28,7 +28,7 @@ def compare(
         list[str] | None, typer.Option(help="NAME=PATH: a trace from a file, instead of or beside the shipped ones.")
     ] = None,
     requests: Annotated[
-        int | None, typer.Option(min=1, help="Of each trace at most so many; by default what its place names.")
+        int | None, typer.Option(min=1, help="The first N of each trace; by default 200 to 600, see PLACES.")
     ] = None,
     processes: Annotated[int, typer.Option(min=1, max=256, help="How many cells are run at a time.")] = 1,
     page: Annotated[Path | None, typer.Option("--markdown", help="Write the table there, as Markdown.")] = None,

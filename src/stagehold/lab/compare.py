@@ -62,7 +62,7 @@ class Row:
 def rows(
     traces: Mapping[str, Path | None], *, requests: int | None = None, policies: Sequence[str] = tuple(POLICIES)
 ) -> list[Row]:
-    """All rows of some traces, each with its file, or None for one that is shipped; `requests` of each at most.
+    """All rows of some traces, each with its file, or None for one that is shipped; `requests` of each, if given.
 
     A trace that has no place of its own is served like the conversation trace. Without a tier neither mode nor store
     matters, so that *none* has one cell a trace.
@@ -86,7 +86,7 @@ def _cell(of: Cell, store: str, requests: int | None) -> Cell:
     tier = POLICIES[of.policy].tier
     return replace(
         of,
-        requests=place.requests if requests is None else min(requests, place.requests),
+        requests=place.requests if requests is None else requests,
         mode=of.mode if tier else HostMode.CACHE,
         store_gbps=STORES[store if tier else "fast"],
         device_pages=place.device_pages,
