@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from stagehold.cache.keys import block_pages
+from stagehold.specs.outcomes import Eviction
 from stagehold.testing.tree_model import Key, TreeModel
+from stagehold.testing.tree_shape import Shape
 
 
 @dataclass(slots=True)
@@ -147,3 +150,11 @@ class QueuesModel(TreeModel):
                 self.remove_page(key)
             freed += count
         return freed
+
+
+def model_of(shape: Shape) -> TreeModel:
+    """The reference model of a shape."""
+    gates = (shape.reach, shape.window_gates, shape.state_gates)
+    if shape.eviction is Eviction.LRU:
+        return TreeModel(*gates)
+    return QueuesModel(*gates, room=shape.room, block=block_pages(shape.page_size))

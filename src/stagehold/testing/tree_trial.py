@@ -23,23 +23,14 @@ from stagehold.cache.errors import (
     SpanRefused,
 )
 from stagehold.cache.holds import Hold, Receipt
-from stagehold.cache.keys import Chain, Namespace, block_pages
+from stagehold.cache.keys import Chain, Namespace
 from stagehold.cache.orders import eviction_order
 from stagehold.cache.pools import Pool
 from stagehold.cache.recency import LeafLRU
 from stagehold.cache.tree import Tree
-from stagehold.specs.outcomes import Eviction
-from stagehold.testing.tree_model import Held, Key, TreeModel
-from stagehold.testing.tree_model_queues import QueuesModel
+from stagehold.testing.tree_model import Held, Key
+from stagehold.testing.tree_model_queues import QueuesModel, model_of
 from stagehold.testing.tree_shape import LETTERS, SPACES, TEXTS, Mark, Shape, refused, text_tokens
-
-
-def model_of(shape: Shape) -> TreeModel:
-    """The reference model of a shape."""
-    gates = (shape.reach, shape.window_gates, shape.state_gates)
-    if shape.eviction is Eviction.LRU:
-        return TreeModel(*gates)
-    return QueuesModel(*gates, room=shape.room, block=block_pages(shape.page_size))
 
 
 class TreeTrial:
