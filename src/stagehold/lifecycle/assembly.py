@@ -22,7 +22,7 @@ from stagehold.lifecycle.holds import HoldRules
 from stagehold.lifecycle.launch import LaunchRules
 from stagehold.lifecycle.offers import Offers
 from stagehold.lifecycle.parts import Parts, TickRules
-from stagehold.lifecycle.policy import Machines
+from stagehold.lifecycle.policy import Machines, Own
 from stagehold.lifecycle.retries import RetryRules
 from stagehold.lifecycle.running import Running
 from stagehold.lifecycle.tick import Tick
@@ -102,7 +102,7 @@ def assemble(
         "attachment": link,
     }
     own = {name: in_place(machines, name, rule, acts) for name, rule in rules.items()}
-    arm = Arming(core, own["request"].get("pace", retries.pace))
+    arm = Arming(core, retries, own["request"].get("pace"))
     steps = SimpleNamespace()
     for name, rule in rules.items():
         chosen = Together(SimpleNamespace(**own[name]), rule) if own[name] else rule
@@ -141,19 +141,22 @@ def _bytes(layout: EngineConfig | ComponentConfig, device_pages: int, staging_pa
 class Arming:
     """Starts the clock of a state that was just entered, from the limit that its declaration names."""
 
-    def __init__(self, core: Core, pace: Callable[[Machine, Any], Any]) -> None:
+    def __init__(self, core: Core, retries: RetryRules, pace: Own | None = None) -> None:
         self.core = core
-        self.pace = pace
+        self.retries = retries
+        self._pace = pace
 
     def of(self, kind: str) -> Callable[[Machine, Deadline], None]:
         """The hook for one machine."""
 
         def arm(m: Machine, deadline: Deadline) -> None:
-            if deadline.limit == "retry_interval_ticks":
-                self.pace(m, None)
-            else:
+            if deadline.limit != "retry_interval_ticks":
                 self.core.clock.arm(kind, m, (m.state, deadline.event), self._ticks(m, deadline.limit))
 
+            elif self._pace is not None:
+                self._pace(m, None)
+            else:
+                self.retries.pace(m)
         return arm
 
     def _ticks(self, m: Machine, limit: str) -> int:

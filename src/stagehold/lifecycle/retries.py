@@ -24,7 +24,7 @@ class RetryRules:
 
     # Arming and clearing
 
-    def pace(self, m: Machine, _arg: Any = None) -> None:
+    def pace(self, m: Machine) -> None:
         """Arm the retry of a request that enters `retry`.
 
         Nothing is armed while the breaker is open: its recovery sends `due`. Where a write has stored the first
