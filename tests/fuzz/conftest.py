@@ -11,7 +11,7 @@ PROFILE = "hostile"
 settings.register_profile(
     PROFILE,
     max_examples=EXAMPLES,
-    deadline=10_000,
+    deadline=60_000,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
     print_blob=True,
 )

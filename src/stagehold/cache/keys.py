@@ -64,6 +64,10 @@ class Namespace:
     """Whose cache it is. `model` is the fingerprint: name, revision, dtype, layout, heads per rank.
 
     Raises CacheRefused for a part that is not text, or cannot be written as UTF-8.
+
+    >>> one, other = Namespace("my-model, bf16"), Namespace("my-model, bf16", cache_salt="tenant b")
+    >>> one.digest(page_size=64) == other.digest(page_size=64)
+    False
     """
 
     model: str
@@ -106,6 +110,15 @@ class Chain:
 
     `keys[j]` (32 bytes) names the prefix that ends with block j; `root_key` is the namespace digest; `hint`
     is the number of blocks that the last match found, a guess that may be wrong at no cost but time.
+
+    Token ids are integers in [0, 2**32), one dimension; CacheRefused for others, and for a page size that neither
+    divides 64 nor is at least that.
+
+    >>> short, long = (Chain(Namespace("my-model"), range(n), page_size=16) for n in (40, 100))
+    >>> short.n_pages, long.n_pages
+    (2, 6)
+    >>> short.page_key(1) == long.page_key(1)
+    True
     """
 
     __slots__ = (

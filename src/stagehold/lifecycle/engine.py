@@ -62,6 +62,21 @@ class Engine:
     The engine closes the store. With `shadow_oracle` a `transitions` machine of the same rows looks on: the first
     step that it would have taken differently raises, in every mode.
 
+    All calls belong to one thread (`WrongThread`), and none may come from inside another (`Reentered`). A call at the
+    wrong moment, or with an argument that it cannot take, raises `Misuse` and changes nothing; one with a handle that
+    names no live attempt raises `UnknownHandle`.
+
+    >>> from stagehold import Engine, EngineConfig, Namespace
+    >>> engine = Engine(EngineConfig(page_size=16, device_pages=64, staging_pages=0, largest_request_tokens=256))
+    >>> request = engine.arrive("request 1", range(100), Namespace("my-model"), max_new_tokens=20)
+    >>> engine.tick()
+    >>> admission = engine.commit(engine.select(request, budget=512))
+    >>> admission.hit_tokens, admission.extend_tokens
+    (0, 100)
+    >>> engine.extend(request, 100), engine.publish(request, 100), engine.finish(request)  # doctest: +ELLIPSIS
+    (Extension(...), None, None)
+    >>> engine.close()
+
     `machines` are other ones in place of ours, for those who study what ours are worth.
 
     What a store raises is a fault of the store. What the sink raises comes out of `tick`, once the pass is over:

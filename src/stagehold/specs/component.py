@@ -13,7 +13,15 @@ from stagehold.specs.outcomes import ComponentKind, WindowWrites
 
 
 class ComponentConfig(BaseModel):
-    """One component: its kind, its pools and its layout. Sizes are pages, or checkpoints, unless the name says tokens."""
+    """One component: its kind, its pools and its layout. Sizes are pages, or checkpoints, unless the name says tokens.
+
+    pydantic's ValidationError, a ValueError, for what cannot be meant: a window without its length, a ring of states.
+
+    >>> kind = ComponentKind.SLIDING_WINDOW
+    >>> part = ComponentConfig(name="swa", kind=kind, window_tokens=500, device_pages=64, staging_pages=32)
+    >>> part.window_pages(page_size=64)
+    8
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

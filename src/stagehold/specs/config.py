@@ -18,7 +18,19 @@ MOST_COMPONENTS_BESIDE = 3
 
 
 class EngineConfig(BaseModel):
-    """Sizes are pages of `page_size` tokens unless the name says otherwise."""
+    """Sizes are pages of `page_size` tokens unless the name says otherwise.
+
+    pydantic's ValidationError, a ValueError, for an unknown name and for what cannot work, with the arithmetic:
+
+    >>> EngineConfig(device_pages=128, staging_pages=256, largest_request_tokens=4096).pin_cap
+    64
+    >>> EngineConfig(device_pages=128, staging_pages=256, largest_request_tokens=9000)
+    Traceback (most recent call last):
+        ...
+    pydantic_core._pydantic_core.ValidationError: 1 validation error for EngineConfig
+      Value error, largest_request_tokens=9000 fills 141 pages of 64, but device_pages=128: no such request could ever run
+    ...
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

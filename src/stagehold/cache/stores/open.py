@@ -64,7 +64,11 @@ MOST_SECONDS = 1_000_000
 
 
 def size(text: str) -> int:
-    """Parse a size in bytes: `4096`, `512KiB`, `1.5GB`."""
+    """Parse a size in bytes; ValueError for anything else.
+
+    >>> [size(text) for text in ("4096", "512KiB", "1.5GB")]
+    [4096, 524288, 1500000000]
+    """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]i?|)b?", text.strip().lower())
     number = float(found[1]) * _UNITS[found[2]] if found is not None else MOST_BYTES
     if number >= MOST_BYTES:

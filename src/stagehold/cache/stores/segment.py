@@ -25,7 +25,7 @@ SETTLED_NS = 100_000_000
 SUFFIX = ".segment"
 MOST_SLOTS = 1 << 14
 """Of the smallest size, in 64 MiB; what a name says is not believed beyond that, since the table is kept in memory."""
-_NAME = re.compile(r"([1-9][0-9]{0,14})-([1-9][0-9]{0,4})-[0-9a-f]{16}\.segment")
+_NAME = re.compile(r"([1-9][0-9]{0,9})-([1-9][0-9]{0,4})-[0-9a-f]{16}\.segment")
 """Bytes of a slot, slots."""
 _EMPTY = bytes(HEADER_BYTES)
 

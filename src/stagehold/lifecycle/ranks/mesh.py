@@ -16,7 +16,12 @@ class Mesh:
     """Sizes of the four ways in which ranks are split, each at least 1.
 
     Data-parallel replicas schedule requests of their own, each replica is a group of its own. Whoever works on the same
-    requests shares scheduling: all tensor and context ranks of a stage, and all stages behind it.
+    requests shares scheduling: all tensor and context ranks of a stage, and all stages behind it. `Misuse` for a size
+    below 1 and for a rank that there is not.
+
+    >>> mesh = Mesh(tensor=2, pipeline=2)
+    >>> mesh.exchanging(3), mesh.sharing(3)
+    ((2, 3), (0, 1, 2, 3))
     """
 
     tensor: int = 1

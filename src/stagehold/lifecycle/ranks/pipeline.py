@@ -126,7 +126,12 @@ def words(tail: Facts) -> list[int]:
 
 
 def staged(stage: Group, wires: Wires, number: int, *, stages: int, lag: int) -> FirstStage | LaterStage:
-    """What an engine of stage `number` (from 0) is given; ranks are numbered stage by stage, `stage.size` in each."""
+    """The group of one rank of stage `number` (from 0) of a pipeline, to be given to its engine.
+
+    `stage` is the group of its stage, `wires` reach all ranks of all stages, numbered stage by stage, `stage.size` in
+    each. What later stages say counts `lag` ticks later: at least as many as the last is behind the first. `Misuse`
+    for a stage that there is not.
+    """
     if not 0 <= number < stages:
         raise Misuse(f"stage {number} of {stages}: expected 0 to {stages - 1}")
     if number:
