@@ -8,11 +8,9 @@ the engine, begin a new file.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 from math import ceil
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ from stagehold.lab.simulate_report import faults, figures
 from stagehold.lab.traces import SHIPPED, shipped_trace
 from stagehold.lab.virtual_costs import AcceleratorName, ModelName, device_tokens, preset
 from stagehold.lab.virtual_store import LinkSpeed
+from stagehold.lab.workers import workers
 
 PLAIN = ("page_size", "token_budget", "running_limit", "steps_per_pass", "users", "longest_pause_s", "pin_fraction",
          "belady")  # fmt: skip
@@ -164,21 +163,6 @@ def _records(cells: Sequence[Cell], processes: int) -> Iterator[dict[str, Any]]:
     if processes == 1 or len(cells) < 2:
         yield from map(run, cells)
         return
-    with _pool(min(processes, len(cells))) as pool:
+    with workers(min(processes, len(cells))) as pool:
         for done in as_completed([pool.submit(run, cell) for cell in cells]):
             yield done.result()
-
-
-@contextmanager
-def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes of their own memory; what has not begun is given up when one of them fails.
-
-    They come of one that has imported all they need, and has no threads, so that a further one costs no start.
-    """
-    context = get_context("forkserver")
-    context.set_forkserver_preload(["stagehold.lab.cells", "torch"])
-    pool = ProcessPoolExecutor(processes, mp_context=context)
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
