@@ -456,14 +456,14 @@ def test_the_self_check_finds_a_page_that_no_index_names():
 def test_a_move_without_a_row_is_refused_in_checked_mode():
     """Residency is declared: what is in the device pool cannot be born again, or attached."""
     tree = tree_of(checked=True)
-    put(tree, "aab")
-    (place,) = tree.moves.places
+    chain = put(tree, "aab")
+    book, page = tree.moves.book, chain.page_key(1)
     with pytest.raises(InvariantBroken, match="no row for attach in device"):
-        tree.moves.step(*place, "attach")
-    with pytest.raises(InvariantBroken, match="born twice"):
-        tree.moves.born(*place, bare=False)
+        book.step(page, FULL, "attach")
     with pytest.raises(InvariantBroken, match="no row for birth COMPUTED in device"):
-        tree.moves.step(*place, "birth", Birth.COMPUTED)
+        book.entered([page], FULL, bare=False)
+    with pytest.raises(InvariantBroken, match="no row for birth COMPUTED in device"):
+        book.step(page, FULL, "birth", Birth.COMPUTED)
 
 
 def test_a_component_without_a_pool_is_refused():

@@ -70,13 +70,45 @@ def test_nothing_is_counted_that_drives_no_engine() -> None:
 
 
 def test_residency_counts_where_a_checked_tree_asserts_it() -> None:
-    """The rows of buffer_only are all met by the tree's own rule machine."""
+    """The rows of buffer_only are all met by the tree's own rule machine, and no other ones."""
     taken = RowsTaken()
     with taken.listening():
         run_state_machine_as_test(TreeRules, settings=rule_settings(600, derandomize=True))
 
+    hosted = ("FETCHED", "backed_up", "both.", "staging.", "stage")
     residency = {name for name in all_rows() if name.startswith("residency.")}
-    assert residency - UNREACHABLE.keys() == {name for name in residency if taken.counts[name]}
+    assert {name for name in residency if not any(word in name for word in hosted)} == {
+        name for name in residency if taken.counts[name]
+    }
+
+
+def test_residency_counts_where_a_strict_engine_asserts_it() -> None:
+    """A page goes to host memory, stays there alone, and comes back; another one is given up by both."""
+    taken = RowsTaken()
+    with taken.listening(), Hand(store=None, host_memory_mode="cache", staging_pages=10) as h:
+        h.run("a", h.prompt(4))
+        h.tick(4)
+        h.shrink(h.prompt(4), 0)
+        again = h.arrive("again", h.prompt(4))
+        h.tick(2)
+        h.serve(again)
+        h.tick()
+        h.shrink(h.prompt(4), 0)
+        h.engine.flush()
+
+    counts = {name: taken.counts[f"residency.{name}"] for name in ROUND}
+    assert {**ROUND, "both.evict": 8} == counts
+
+
+ROUND = {"unborn.birth.COMPUTED": 4, "device.backed_up": 4, "both.evict": 0, "staging.load": 4,
+         "staging.evict_host.DELETE": 4}  # fmt: skip
+"""Rows of four pages that are computed, copied, evicted, loaded, evicted again and flushed."""
+
+
+def test_residency_of_a_loose_engine_costs_nothing() -> None:
+    """No book is kept, neither by the tree nor by the host tier."""
+    with Hand(store=None, host_memory_mode="cache", engine_options={"strict": False}) as h:
+        assert (h.core.book, h.core.tree.moves, h.core.host.watch) == (None, None, None)
 
 
 def test_each_missing_row_is_named_in_order() -> None:

@@ -16,10 +16,10 @@ from stagehold.cache.components.full import SPINE
 from stagehold.cache.errors import InvariantBroken
 from stagehold.cache.node import NIL, Node
 from stagehold.cache.recency import LeafLRU
+from stagehold.cache.residency import ON_DEVICE
 from stagehold.cache.s3fifo import MAIN, S3Fifo
 from stagehold.cache.snapshot import nodes_of
 from stagehold.cache.spine import Spine
-from stagehold.specs.residency import ResidencyState
 
 
 def equal(what: str, books: Any, count: Any) -> None:
@@ -167,10 +167,13 @@ def check_slots(spine: Spine, nodes: Sequence[Node]) -> None:
 
 def check_moves(spine: Spine, nodes: Sequence[Node]) -> None:
     """Residency by the rows agrees with what the nodes hold."""
-    assert spine.moves is not None
-    count = {(node, SPINE): ResidencyState.DEVICE for node in nodes}
+    moves = spine.moves
+    assert moves is not None
+    equal("pages that residency names", [len(keys) for keys in moves.keys.values()],
+          [len(node.slots) for node in moves.keys])  # fmt: skip
+    equal("nodes that residency knows", set(moves.keys), set(nodes))
+    moves.book.check("on the device", SPINE, {key for node in nodes for key in moves.keys[node]}, ON_DEVICE)
     for part in spine.parts:
-        for node in nodes:
-            bare = not node.cells[part.at].slots
-            count[node, part.name] = ResidencyState.TOMBSTONE if bare else ResidencyState.DEVICE
-    equal("residency", spine.moves.places, count)
+        have = [node for node in nodes if node.cells[part.at].slots]
+        keys = {key for node in have for key in moves.keys[node][0 if part.per_page else -1 :]}
+        moves.book.check("on the device", part.name, keys, ON_DEVICE)

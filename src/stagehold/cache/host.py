@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from stagehold.cache.keys import Chain
 from stagehold.cache.pools import StagingPool
+from stagehold.cache.residency import Shelf
 
 
 @dataclass(slots=True)
@@ -41,6 +42,7 @@ class HostTier:
         # Pages with nothing resident behind them, the first to go first: those that pass by, then the others.
         self._ends: tuple[OrderedDict[bytes, None], OrderedDict[bytes, None]] = (OrderedDict(), OrderedDict())
         self._uses = 0
+        self.watch: Shelf | None = None  # hears of every page that comes and goes, in checked mode
 
     def __len__(self) -> int:
         return len(self._pages)
@@ -106,6 +108,8 @@ class HostTier:
             self._shrink()
 
     def _add(self, key: bytes, one: _Page) -> None:
+        if self.watch is not None:
+            self.watch.kept(key)
         self._uses += 1
         one.used = self._uses
         self._pages[key] = one
@@ -126,6 +130,8 @@ class HostTier:
 
     def _drop(self, key: bytes) -> None:
         """Give the page back. The one in front of it is an end now: it goes next, unless it was used since."""
+        if self.watch is not None:
+            self.watch.dropped(key)
         one = self._pages.pop(key)
         for ends in self._ends:
             ends.pop(key, None)
@@ -181,6 +187,9 @@ class HostTier:
 
     def flush(self) -> None:
         """Give every page back."""
+        if self.watch is not None:
+            for key in self._pages:
+                self.watch.dropped(key)
         self._staging.free(self.pages())
         self._pages.clear()
         self._after.clear()

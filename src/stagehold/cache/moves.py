@@ -1,59 +1,65 @@
-"""Residency as declared: in checked mode every move of a (node, component) is looked up in the rows.
+"""What a checked tree tells the book of residency: which pages each node has, and what happens to them.
 
-Owns a shadow of where everything lives, and the sentence that a move without a row raises. Steps nothing:
-the tree moves, this watches.
+Owns the page keys of every node, which the tree itself needs for whole blocks only. Decides nothing.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
+from collections.abc import Sequence
+from typing import Protocol
 
-from stagehold.cache.errors import InvariantBroken
+from stagehold.cache.components.full import SPINE
+from stagehold.cache.keys import Chain
 from stagehold.cache.node import Node
-from stagehold.specs.outcomes import Birth, Evict
-from stagehold.specs.residency import RESIDENCY, ResidencyState
+from stagehold.cache.residency import Residency
 
-_MOVES = RESIDENCY.legal_moves()
+
+class Kind(Protocol):
+    """What it needs to know of a component: slots for each page of a node, or one for its end."""
+
+    name: str
+    per_page: bool
 
 
 class Moves:
-    """Where each component of each node lives, by the rows."""
+    """`keys` of each node, in page order, and the `book` that hears of them."""
 
-    __slots__ = ("places",)
+    __slots__ = ("book", "keys")
 
-    def __init__(self) -> None:
-        self.places: dict[tuple[Node, str], ResidencyState] = {}
+    def __init__(self, book: Residency) -> None:
+        self.book = book
+        self.keys: dict[Node, list[bytes]] = {}
 
-    def born(self, node: Node, component: str, *, bare: bool) -> None:
-        """Note a birth, with slots or without."""
-        if (node, component) in self.places:
-            raise InvariantBroken(f"residency: {component} of pages {node.start} to {node.end} is born twice")
-        self.places[node, component] = ResidencyState.UNBORN
-        self.step(node, component, "birth", Birth.BARE if bare else Birth.COMPUTED)
+    def born(self, node: Node, chain: Chain, brought: Sequence[tuple[Kind, bool]]) -> None:
+        """A node was made; `brought` says of each other component whether it has slots there."""
+        keys = self.keys[node] = [chain.page_key(page) for page in range(node.start, node.end)]
+        self.book.entered(keys, SPINE, bare=False)
+        for part, slots in brought:
+            bare = keys if not slots else () if part.per_page else keys[:-1]
+            self.book.entered(bare, part.name, bare=True)
+            self.book.entered(keys[len(bare) :], part.name, bare=False)
 
-    def divided(self, upper: Node, lower: Node, component: str, *, bare: bool) -> None:
-        """Note that a node was cut in two: the upper half lives where the lower one does, or is bare."""
-        self.places[upper, component] = ResidencyState.TOMBSTONE if bare else self.places[lower, component]
+    def divided(self, upper: Node, lower: Node) -> None:
+        """A node was cut in two: no page has moved."""
+        keys, size = self.keys[lower], upper.end - upper.start
+        self.keys[upper], self.keys[lower] = keys[:size], keys[size:]
 
-    def step(self, node: Node, component: str, event: str, outcome: IntEnum | None = None) -> None:
-        """Move along the row for the event; raises InvariantBroken if there is none."""
-        place = self.places.get((node, component), ResidencyState.GONE)
-        target = _MOVES.get((place, event, outcome))
-        if target is None:
-            name = f"{event} {outcome.name}" if outcome is not None else event
-            pages = f"{component} of pages {node.start} to {node.end}"
-            raise InvariantBroken(f"residency: no row for {name} in {place.name.lower()} ({pages})")
-        if target is ResidencyState.GONE:
-            del self.places[node, component]
+    def filled(self, node: Node, part: Kind) -> None:
+        """A component has slots at a node where it had none."""
+        self.book.entered(self._places(node, part), part.name, bare=False)
+
+    def emptied(self, node: Node, part: Kind) -> None:
+        """A component has none any more, the node stays."""
+        self.book.emptied(self._places(node, part), part.name)
+
+    def _places(self, node: Node, part: Kind) -> list[bytes]:
+        return self.keys[node] if part.per_page else self.keys[node][-1:]
+
+    def removed(self, node: Node, keep: int, others: Sequence[str], *, evicted: bool) -> None:
+        """All but the first `keep` pages of a node went, from the last on."""
+        keys = self.keys[node]
+        self.book.left(reversed(keys[keep:]), others, evicted=evicted)
+        if keep:
+            del keys[keep:]
         else:
-            self.places[node, component] = ResidencyState(target)
-
-    def emptied(self, node: Node, component: str) -> None:
-        """Note that a component's slots went while the node stays."""
-        self.step(node, component, "evict", Evict.TOMBSTONE)
-
-    def removed(self, node: Node, spine: str, others: tuple[str, ...], *, evicted: bool) -> None:
-        """Note that a node went, with everything at it."""
-        self.step(node, spine, *(("evict", Evict.DELETE) if evicted else ("delete",)))
-        for component in others:
-            self.step(node, component, "delete")
+            del self.keys[node]

@@ -21,6 +21,7 @@ from stagehold.cache.moves import Moves
 from stagehold.cache.node import NIL, Cell, Node, new_root
 from stagehold.cache.pools import Pool
 from stagehold.cache.recency import EvictionOrder, LeafLRU
+from stagehold.cache.residency import Residency
 
 
 class Spine:
@@ -35,6 +36,7 @@ class Spine:
         order: EvictionOrder | None = None,
         checked: bool = False,
         events: bool = False,
+        book: Residency | None = None,
     ) -> None:
         names = [SPINE, *(part.name for part in components)]
         if sorted(pools) != sorted(names):
@@ -52,7 +54,7 @@ class Spine:
         self.gates = tuple(sorted((part for part in self.parts if part.gates), key=lambda part: part.per_page))
         self.log: list[ChangeEvent] | None = [] if events else None
         self.gone: list[int] | None = None  # slots of pages that went since they were last asked for; None: nobody asks
-        self.moves = Moves() if checked else None
+        self.moves = Moves(book or Residency()) if checked or book is not None else None
         self.claims = Claims()
         self.nodes = 0
         self.total = 0
@@ -119,9 +121,7 @@ class Spine:
         if self.claims.nodes:
             self.claims.split(upper, lower)
         if self.moves is not None:
-            self.moves.divided(upper, lower, SPINE, bare=False)
-            for part in self.parts:
-                self.moves.divided(upper, lower, part.name, bare=not upper.cells[part.at].slots)
+            self.moves.divided(upper, lower)
         self.nodes += 1
         return upper
 
@@ -140,9 +140,7 @@ class Spine:
         for part, own in zip(parts, others, strict=False):
             part.born(node, own)
         if self.moves is not None:
-            self.moves.born(node, SPINE, bare=False)
-            for part, own in zip(self.parts, others, strict=True):
-                self.moves.born(node, part.name, bare=not own)
+            self.moves.born(node, chain, [(part, bool(own)) for part, own in zip(self.parts, others, strict=True)])
         if not parent.children:
             self.order.covered(parent)
         parent.children += 1
@@ -162,6 +160,8 @@ class Spine:
         keep = end - leaf.start
         for part in self.parts:
             part.trimmed(leaf, keep)
+        if self.moves is not None:
+            self.moves.removed(leaf, keep, self._others, evicted=True)
         gone = leaf.slots[keep:]
         del leaf.slots[keep:]
         old_end = leaf.end
@@ -183,8 +183,7 @@ class Spine:
         for part in self.parts:
             part.gone(leaf)
         if self.moves is not None:
-            names = tuple(part.name for part in self.parts)
-            self.moves.removed(leaf, SPINE, names, evicted=reason is Reason.EVICTED)
+            self.moves.removed(leaf, 0, self._others, evicted=reason is Reason.EVICTED)
         parent, size = leaf.parent, leaf.end - leaf.start
         self.nodes -= 1
         self.changes += 1
@@ -199,6 +198,10 @@ class Spine:
         if self.gone is not None:
             self.gone += leaf.slots
         self.pool.free(leaf.slots)
+
+    @property
+    def _others(self) -> list[str]:
+        return [part.name for part in self.parts]
 
     def _bereaved(self, parent: Node) -> None:
         if parent.parent is parent:
@@ -218,7 +221,7 @@ class Spine:
         """Note that a component's slots at a node are about to go while the node stays."""
         self.changes += 1
         if self.moves is not None:
-            self.moves.emptied(node, component)
+            self.moves.emptied(node, self.part(component))
         if self.log is not None:
             self.record(Change.REMOVED, Reason.EVICTED, Span(node.start, node.end), (), component)
 
@@ -226,7 +229,7 @@ class Spine:
         """Note that a component's slots have come to a node that had none."""
         self.changes += 1
         if self.moves is not None:
-            self.moves.step(node, component, "attach")
+            self.moves.filled(node, self.part(component))
         if self.log is not None:
             self.record(Change.STORED, Reason.ATTACHED, Span(node.start, node.end), (), component)
 

@@ -82,7 +82,8 @@ def assemble(
     kept = journal if config.tier else None  # without ticks nobody would ever close a block
     tensors = attach_bytes(config)
     order = None if foresight is None else Foreseen(foresight)
-    core = Core(config, journal, copies or LaneCopies(*tensors.values()), tensors, at, order=order)
+    copies = copies or LaneCopies(*tensors.values())
+    core = Core(config, journal, copies, tensors, at, order=order, checked=binding.strict)
     retries = RetryRules(core)
     launches = LaunchRules(core, retries)
     claims = ClaimRules(core)
@@ -152,11 +153,11 @@ class Arming:
         def arm(m: Machine, deadline: Deadline) -> None:
             if deadline.limit != "retry_interval_ticks":
                 self.core.clock.arm(kind, m, (m.state, deadline.event), self._ticks(m, deadline.limit))
-
             elif self._pace is not None:
                 self._pace(m, None)
             else:
                 self.retries.pace(m)
+
         return arm
 
     def _ticks(self, m: Machine, limit: str) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stagehold.cache.errors import InvariantBroken
+from stagehold.cache.residency import IN_HOST, ON_DEVICE
 from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.facts import Capacity
 from stagehold.lifecycle.stocks import Stock
@@ -103,6 +104,7 @@ def _pools(core: Core) -> Iterator[Violation]:
         yield Violation("staging", f"owners hold {entered} pages, the ledger says {core.ledger.totals['staging']}")
     for stock in core.stocks:
         yield from _staging(core, stock)
+        yield from _residency(core, stock)
     for stock in core.stocks.others:
         yield from _slots(core, stock)
     committed = sum(m.state is RequestState.COMMITTED for m in core.requests.values())
@@ -128,6 +130,21 @@ def _staging(core: Core, stock: Stock) -> Iterator[Violation]:
     written = sum(len(w.data.staging) for w in core.writes.values() if w.data.component == stock.name)
     if written != stock.written:
         yield Violation("staging", f"writes own {written} pages of {stock.name}, {stock.written} are counted")
+
+
+def _residency(core: Core, stock: Stock) -> Iterator[Violation]:
+    """What the book of residency says of a component, by numbers."""
+    if core.book is None:
+        return
+    live = core.tree.total if stock is core.stocks.spine else len(core.tree.owned(stock.name))
+    told = core.book.count(stock.name, ON_DEVICE)
+    if told != live:
+        yield Violation("residency", f"{told} pages of {stock.name} are on the device by the rows, the tree has {live}")
+    hosted = len(stock.host) if core.is_tier else 0
+    told = core.book.count(stock.name, IN_HOST)
+    if told != hosted:
+        what = f"{told} pages of {stock.name} are in host memory by the rows, its tier has {hosted}"
+        yield Violation("residency", what)
 
 
 def _slots(core: Core, stock: Stock) -> Iterator[Violation]:

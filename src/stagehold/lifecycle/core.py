@@ -29,9 +29,9 @@ from stagehold.lifecycle.stocks import Stock
 from stagehold.machines import Journal, Machine
 from stagehold.specs.attachment import AttachmentState
 from stagehold.specs.config import EngineConfig
+from stagehold.specs.outcomes import HostMode
 from stagehold.specs.store import StoreState
 
-from stagehold.specs.outcomes import HostMode
 Step = Callable[[Machine, Any], Any]
 
 
@@ -62,12 +62,13 @@ class Core(Rooms):
         at: RankCoordinates = ALONE,
         *,
         order: EvictionOrder | None = None,
+        checked: bool = False,
     ) -> None:
-        super().__init__(config, order)
+        super().__init__(config, order, checked=checked)
         self.limits = limits = config.limits
+        self.is_tier = config.tier and config.host_memory_mode is HostMode.CACHE  # verified bytes stay in host memory
         self.journal = journal
         self.copies = copies
-        self.is_tier = config.tier and config.host_memory_mode is HostMode.CACHE  # verified bytes stay in host memory
         self.bytes = tensors  # of every component; none in runs without bytes
         self.at = at  # where this rank stands, as far as it changes the bytes of a page
         self.store: Store | None = None
@@ -150,10 +151,6 @@ class Core(Rooms):
         return self.link.state is AttachmentState.ATTACHED
 
     @property
-    def store_open(self) -> bool:
-        """Whether the breaker forbids asking the store in use."""
-        return self.attached and self.breaker.state in (StoreState.OPEN, StoreState.PROBING)
-    @property
     def alone(self) -> bool:
         """Whether host memory serves by itself: it is a tier, and no store is in use, nor was one let go in quarantine.
 
@@ -174,6 +171,10 @@ class Core(Rooms):
         """Whether it is there, or a write of it is queued or under way."""
         return self.beliefs.in_flight(key) or self.has_arrived(stock, key)
 
+    @property
+    def store_open(self) -> bool:
+        """Whether the breaker forbids asking the store in use."""
+        return self.attached and self.breaker.state in (StoreState.OPEN, StoreState.PROBING)
 
     def begin(self, kind: Kind, owner: int, start: Callable[[int], None], keys: int = 0) -> Operation:
         """A new operation over `keys` pages of the store (a copy has none), of the current epoch of the breaker."""

@@ -6,7 +6,8 @@ at the room before it takes, and failing here is a bug. What it may count on is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from stagehold.cache.components.base import Component
 from stagehold.cache.components.build import build
@@ -15,6 +16,7 @@ from stagehold.cache.holds import Receipt
 from stagehold.cache.keys import Chain
 from stagehold.cache.orders import eviction_order
 from stagehold.cache.recency import EvictionOrder
+from stagehold.cache.residency import Residency
 from stagehold.cache.tree import Tree
 from stagehold.lifecycle.data import RequestData
 from stagehold.lifecycle.errors import InvariantBroken
@@ -22,19 +24,24 @@ from stagehold.lifecycle.facts import Capacity
 from stagehold.lifecycle.live import LiveView
 from stagehold.lifecycle.stocks import Stock, Stocks
 from stagehold.specs.config import EngineConfig
+from stagehold.specs.outcomes import HostMode
 
 
 class Rooms:
     """The live tree and the stocks of one engine, and what of them may be used."""
 
-    def __init__(self, config: EngineConfig, order: EvictionOrder | None = None) -> None:
+    def __init__(self, config: EngineConfig, order: EvictionOrder | None = None, *, checked: bool = False) -> None:
         self.config = config
         self.stocks = Stocks(config, build(config.components, config.page_size))
         self.device, self.staging = self.stocks.spine.device, self.stocks.spine.staging
         self.host = self.stocks.spine.host
         pools = {stock.name: stock.device for stock in self.stocks}
         order = eviction_order(config.eviction, config.device_pages) if order is None else order
-        self.tree = Tree(config.page_size, pools, components=build(config.components, config.page_size), order=order)
+        self.book = Residency() if checked else None
+        parts = build(config.components, config.page_size)
+        self.tree = Tree(config.page_size, pools, components=parts, order=order, book=self.book)
+        if self.book is not None and config.host_memory_mode is HostMode.CACHE:
+            self.stocks.watch(self.book)
         self.live: LiveView[Receipt, Receipt] = self.tree  # what decisions look at and protect
         self.least = self.most = Capacity(0, 0, 0)  # left on the poorest rank and on the richest, at the last exchange
         self.short = Capacity(0, 0, 0)  # what this rank had then and the poorest had not: nobody may count on it
@@ -177,6 +184,18 @@ class Rooms:
         for name, given in duplicates.items():
             self.stocks.by_name[name].device.free(given)
         return list(self.tree.slots(chain, start, end)) if any(duplicates.values()) else slots
+
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """What enters the tree meanwhile is spliced, not computed; of interest to checked engines alone."""
+        if self.book is None:
+            yield
+            return
+        self.book.loading = True
+        try:
+            yield
+        finally:
+            self.book.loading = False
 
     # Staging pages
 

@@ -39,10 +39,11 @@ def join(core: Core, hold: HoldData, chain: Chain, low: int) -> None:
         tails[name] = taken[filling:]
         if holes:
             repairs[name] = (holes, taken[:filling])
-    shown = core.insert(chain, low, slots, tails)
-    assert shown == slots, "the tree shows other slots than were loaded"
-    for name, (holes, taken) in repairs.items():
-        core.tree.attach(chain, hold.last, holes, taken, component=name)
+    with core.loading():
+        shown = core.insert(chain, low, slots, tails)
+        assert shown == slots, "the tree shows other slots than were loaded"
+        for name, (holes, taken) in repairs.items():
+            core.tree.attach(chain, hold.last, holes, taken, component=name)
 
 
 def load(core: Core, stock: Stock, pages: list[int], slots: list[int]) -> None:

@@ -16,6 +16,7 @@ from stagehold.cache.components.splice import restorable, staged
 from stagehold.cache.host import HostTier
 from stagehold.cache.keys import Chain, RankCoordinates, object_name
 from stagehold.cache.pools import Pool, StagingPool
+from stagehold.cache.residency import Residency, Shelf
 from stagehold.specs.component import ComponentConfig
 from stagehold.specs.config import EngineConfig
 from stagehold.specs.outcomes import HostMode
@@ -123,6 +124,12 @@ class Stocks:
             setattr(twin, name, deepcopy(getattr(self, name), memo))
         twin.configs, twin.parts, twin.gates, twin._part = self.configs, self.parts, self.gates, self._part
         return twin
+
+    def watch(self, book: Residency) -> None:
+        """Let the book of residency hear what every host tier keeps and gives up."""
+        for stock in self:
+            others = [other.name for other in self.others] if stock is self.spine else []
+            stock.host.watch = Shelf(book, stock.name, stock.tag, others)
 
     def flush_hosts(self) -> None:
         """Nothing stays in host memory."""

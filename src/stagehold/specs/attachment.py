@@ -43,7 +43,7 @@ ATTACHMENT = MachineSpec(
             effect="close_link", releases="link"),
         row(S.ATTACHING, "timeout", None, S.DETACHED, "with the reason", effect="close_link", releases="link"),
         row(S.ATTACHING, "detach", None, S.DETACHED, "changed one's mind", effect="close_link", releases="link"),
-        row(S.ATTACHED, "detach", None, S.DRAINING, "all holds and writes dropped", effect="drop_all"),
+        row(S.ATTACHED, "detach", None, S.DRAINING, "holds and writes dropped that need it; in buffer_only all", effect="drop_all"),
         row(S.DRAINING, "drained", None, S.DETACHED, "no operation left", effect="close_link", releases="link"),
         row(S.DRAINING, "timeout", None, S.DETACHED, "what still flies keeps its own buffers",
             effect="close_link", releases="link"),

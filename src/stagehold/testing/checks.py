@@ -14,6 +14,7 @@ import numpy as np
 
 from stagehold.cache.components.full import SPINE
 from stagehold.cache.keys import Chain
+from stagehold.cache.residency import IN_HOST
 from stagehold.cache.stores.page import HEADER_BYTES
 from stagehold.cache.stores.simulated import Medium
 from stagehold.kernels.copies import DeviceBytes
@@ -238,6 +239,9 @@ def check_hosts(core: Core, library: Library) -> None:
     """What host memory keeps has the right bytes, of every component."""
     names = {key: name for name, key in library.beliefs.items()}
     for stock in core.stocks:
+        if core.book is not None and core.is_tier:
+            size, hosted = -len(stock.tag) or None, stock.host.keys()
+            core.book.check("in host memory", stock.name, {key[:size] for key in hosted}, IN_HOST)
         for key, kept in stock.host._pages.items():  # noqa: SLF001 - nobody else may look without a use
             found = bytes(core.bytes[stock.name].page(kept.page))
             right = library.bodies[names[key]]

@@ -11,30 +11,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
 
-from stagehold.cache.moves import Moves
-from stagehold.cache.node import Node
+from stagehold.cache.residency import Residency
 from stagehold.lifecycle.engine import Engine
 from stagehold.lifecycle.stats import Stats
 from stagehold.machines import MACHINES
 from stagehold.machines.labels import row_name
 from stagehold.specs.declare import ANY, Kind
 from stagehold.specs.outcomes import Agreed
-from stagehold.specs.residency import RESIDENCY
+from stagehold.specs.residency import RESIDENCY, ResidencyState
 from stagehold.specs.tick import TICK
-
-HOST_TIER = "the host tier finds pages by key, beside the tree: no node's residency changes with them"
 
 UNREACHABLE: Mapping[str, str] = {
     "write.offered.drop": "a passing state: the offer that it is born with is worked off before any decree",
-    "residency.unborn.birth.FETCHED": HOST_TIER,
-    "residency.device.backed_up": HOST_TIER,
-    "residency.both.evict": HOST_TIER,
-    "residency.both.evict_host": HOST_TIER,
-    "residency.staging.load": HOST_TIER,
-    "residency.staging.recomputed": HOST_TIER,
-    "residency.staging.evict_host.TOMBSTONE": HOST_TIER,
-    "residency.staging.evict_host.DELETE": HOST_TIER,
-    "residency.tombstone.stage": HOST_TIER,
 }
 """Rows that the suite cannot take, with the reason; at most twelve, and none of them may turn out to be taken."""
 
@@ -80,8 +68,8 @@ class RowsTaken:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Enter every engine that is closed within the block, and every move that a checked tree asserts."""
-        close, step = Engine.close, Moves.step
+        """Enter every engine that is closed within the block, and every move of a page that a book asserts."""
+        close, step = Engine.close, Residency.step
 
         def closed(engine: Engine) -> None:
             was_open = not engine._closed  # noqa: SLF001 - a second close says nothing new
@@ -89,17 +77,16 @@ class RowsTaken:
             if was_open:
                 self.add(engine.stats())
 
-        def stepped(moves: Moves, node: Node, component: str, event: str, outcome: IntEnum | None = None) -> None:
-            place = moves.places.get((node, component))
-            step(moves, node, component, event, outcome)
-            assert place is not None, "a move of what is gone is refused"
+        def stepped(book: Residency, key: bytes, component: str, event: str, outcome: IntEnum | None = None) -> None:
+            place = book.of(key, component) or ResidencyState.UNBORN
+            step(book, key, component, event, outcome)
             self.counts[_residency_row(place, event, outcome)] += 1
 
-        Engine.close, Moves.step = closed, stepped  # type: ignore[method-assign, assignment]
+        Engine.close, Residency.step = closed, stepped  # type: ignore[method-assign, assignment]
         try:
             yield
         finally:
-            Engine.close, Moves.step = close, step  # type: ignore[method-assign]
+            Engine.close, Residency.step = close, step  # type: ignore[method-assign]
 
     def untaken(self) -> list[str]:
         """Rows that were not taken and are not listed as unreachable, in order of declaration."""
