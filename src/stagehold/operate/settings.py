@@ -9,6 +9,7 @@ partner. The fields are those of `EngineConfig`, and three that stand for others
 from __future__ import annotations
 
 import os
+import reprlib
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,11 @@ from stagehold.operate.staging import Staging, sized
 PREFIX = "STAGEHOLD_"
 DELIMITER = "__"
 ARGUMENTS, ENVIRONMENT, DEFAULT = "arguments", "environment", "default"
+FILE_BYTES = 1 << 20
+"""No configuration is larger."""
+LINE_DOTS = 100
+"""A name of an option has one, a store's URL some."""
+NAME_SHOWN = 80
 
 
 class ConfigurationError(ValueError):
@@ -162,11 +168,23 @@ def _engine_values(settings: Any, staging: Staging) -> dict[str, Any]:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        with file.open("rb") as opened:
+            return _parsed(opened.read(FILE_BYTES + 1))
+    except RecursionError as error:
+        raise ConfigurationError(f"{file}: expected TOML: nested too deeply") from error
+    except ValueError as error:  # of TOML, of UTF-8, of a number with thousands of digits
         raise ConfigurationError(f"{file}: expected TOML: {error}") from error
     except OSError as error:
         raise ConfigurationError(f"{file}: {error.strerror}; expected a TOML file of options") from error
+
+
+def _parsed(text: bytes) -> dict[str, Any]:
+    """The tables of a file. The parser's memory grows with the square of a dotted name, so long ones never reach it."""
+    if len(text) > FILE_BYTES:
+        raise ValueError(f"at most {FILE_BYTES:,} bytes, found more")
+    if max((line.count(b".") for line in text.splitlines()), default=0) > LINE_DOTS:
+        raise ValueError(f"at most {LINE_DOTS} dots in a line, found more")
+    return tomllib.loads(text.decode())
 
 
 def _from_environment() -> dict[str, Any]:
@@ -233,10 +251,12 @@ def _names_in(tree: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _shown(name: str, place: str) -> str:
+    name = name if len(name) <= NAME_SHOWN else f"{name[:NAME_SHOWN]}..."
     return PREFIX + name.upper().replace(".", DELIMITER) if place == ENVIRONMENT else repr(name)
 
 
 def _nearest(name: str, place: str, known: set[str]) -> str:
+    name = name[-NAME_SHOWN:]
     last = {one.rpartition(".")[2]: one for one in sorted(known, reverse=True)}
     close = get_close_matches(name, known, 1, 0.6) or [
         last[one] for one in get_close_matches(name.rpartition(".")[2], last, 1, 0.6)
@@ -253,4 +273,4 @@ def _told(problem: Any, origins: Mapping[str, str]) -> str:
         return str(says)
     if problem["type"] == "missing":
         return f"{name} is not set, and has no default: set it in the file, as {_shown(name, ENVIRONMENT)}, or by --set"
-    return f"{origins.get(name, DEFAULT)}: {name} = {problem['input']!r}: {says}"
+    return f"{origins.get(name, DEFAULT)}: {name} = {reprlib.repr(problem['input'])}: {says}"
