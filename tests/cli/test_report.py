@@ -210,6 +210,18 @@ def test_both_modes_stand_side_by_side(tmp_path: Path) -> None:
         assert f"<h2>both: {mode}: machines</h2>" in page.read_text()
 
 
+def test_a_log_of_other_machines_is_drawn_by_them(html: Path, tmp_path: Path) -> None:
+    """A policy has rows of its own, and its logs are of no other."""
+    bare, page = tmp_path / "blind.json", tmp_path / "r.html"
+    small = ("--trace", html.parent / "agents.jsonl", "--requests", 12, "--device-pages", 300)
+    assert 0 == run("simulate", *small, "--policy", "blind", "--audit", tmp_path / "b.log", "--out", bare).exit_code
+
+    done = run("report", bare, "--out", page)
+
+    assert 0 == done.exit_code, done.output
+    assert "blind: machines" in page.read_text()
+
+
 def test_bad_input_is_one_line(tmp_path: Path) -> None:
     """What is no run, a page over a run, a log that is none."""
     (tmp_path / "a.json").write_text("[]")

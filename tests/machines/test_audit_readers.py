@@ -173,3 +173,12 @@ def test_timelines_keep_the_requests_with_the_most_steps(tmp_path: Path, write_l
 
     assert ["request 0: r0 #0", "request 2: r1 #0"] == [request.title for request in shown.requests]
     assert 1 == shown.left_out
+
+
+def test_timelines_keep_the_requests_that_are_wanted(tmp_path: Path, write_log: WriteLog) -> None:
+    """Whatever the others did; what was never born is no request."""
+    write_log(tmp_path / "log", requests=3)
+    shown = timelines(tmp_path / "log", requests_max=1, wanted=("r2", "r9"))
+
+    assert ["r2 #0"] == [request.title.rpartition(": ")[2] for request in shown.requests]
+    assert 2 == shown.left_out

@@ -37,7 +37,7 @@ def verify(
     """Check chain, rows, births, continuity and tokens; exit 1 at the first fault, which is named."""
     from stagehold.machines import audit
 
-    found = audit.verify(log, head=None if head is None else _digest(head), machines=_machines_of(log))
+    found = audit.verify(log, head=None if head is None else _digest(head), machines=machines_of(log))
     if as_json:
         typer.echo(orjson.dumps(_judged(found)).decode())
         raise typer.Exit(int(not found.sound))
@@ -57,7 +57,7 @@ def diff(
     from stagehold.machines import audit_diff
 
     with _readable():
-        difference = audit_diff.diff(first, second, _machines_of(first))
+        difference = audit_diff.diff(first, second, machines_of(first))
     if difference is not None:
         typer.echo(str(difference))
         raise typer.Exit(1)
@@ -69,7 +69,7 @@ def replay(log: Log, *, as_json: AsJson = False) -> None:
     from stagehold.machines import audit
 
     with _readable():
-        rebuilt = audit.replay(log, _machines_of(log))
+        rebuilt = audit.replay(log, machines_of(log))
     if as_json:
         typer.echo(orjson.dumps(_rebuilt(rebuilt)).decode())
         return
@@ -83,7 +83,7 @@ def stats(log: Log) -> None:
     from stagehold.machines import audit, heat
 
     with _readable():
-        machines = _machines_of(log)
+        machines = machines_of(log)
         counted = audit.stats(log, machines)
     typer.echo(f"# {log}\n\n{_figures(counted)}\n\n{heat.markdown(counted, machines)}", nl=False)
 
@@ -99,13 +99,13 @@ def explain(
     from stagehold.machines.audit_explain import explain as explained
 
     with _readable():
-        told = explained(log, request, _machines_of(log))
+        told = explained(log, request, machines_of(log))
     typer.echo(orjson.dumps(told.plain()).decode() if as_json else str(told), err=not as_json and not told.attempts)
     if not told.attempts:
         raise typer.Exit(1)
 
 
-def _machines_of(log: Path) -> tuple[MachineSpec, ...]:
+def machines_of(log: Path) -> tuple[MachineSpec, ...]:
     """The machines that wrote a log, where it is a policy's of the lab; ours for any other."""
     from stagehold.lab.policies.shipped import BY_DECLARATION
     from stagehold.machines import MACHINES

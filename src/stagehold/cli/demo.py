@@ -67,13 +67,13 @@ def demo(
 
 def _page(report: DemoReport, folder: Path) -> str:
     """The report page: a run for each pass, and the machines of each engine."""
-    from stagehold.cli.report import machines_of
+    from stagehold.cli.report import heats_of
     from stagehold.lab.demo.parent import log_of
     from stagehold.lab.demo.runs import run_of
     from stagehold.lab.reports.page import page
 
     runs = [run_of(report, name, log_of(folder, name)) for name in report.passes]
-    return page(runs, title=f"{report.model}: cold, warm, restarted", extras=machines_of(runs))
+    return page(runs, title=f"{report.model}: cold, warm, restarted", extras=heats_of(runs))
 
 
 def _teller(stream: Any) -> OnEvent:

@@ -45,7 +45,7 @@ def report(
         extras = charts([run for run in found if run.has("cell")])
     except RunError as error:
         raise BadInput(str(error)) from error
-    extras += machines_of(found) if heat else []
+    extras += heats_of(found) if heat else []
     try:
         written = page(found, title=title, extras=extras).encode()
     except UnicodeEncodeError as error:
@@ -62,7 +62,7 @@ def _read(path: Path) -> list[Run]:
     return read_cells(path) if path.suffix == ".jsonl" else read_runs(path)
 
 
-def machines_of(runs: Sequence[Run]) -> list[Extra]:
+def heats_of(runs: Sequence[Run]) -> list[Extra]:
     """How often each row was taken, drawn and as a table, of every log that a run has left; of each log once."""
     logs: dict[str, Run] = {}
     for run in runs:
@@ -73,17 +73,19 @@ def machines_of(runs: Sequence[Run]) -> list[Extra]:
 
 
 def _machines(run: Run, log: str) -> list[Extra]:
+    from stagehold.cli.audit import machines_of
     from stagehold.lab.reports.page import Extra
-    from stagehold.machines import MACHINES
     from stagehold.machines.audit_read import BadLogError
     from stagehold.machines.heat import stats
     from stagehold.machines.timeline import timelines
 
+    machines = machines_of(Path(log))
+    slow = [str(row.get("request")) for row in run.found.get("slowest") or []][:REQUESTS_SHOWN]
     try:
-        counted, told = stats(Path(log)), timelines(Path(log))
+        counted, told = stats(Path(log), machines), timelines(Path(log), machines=machines, wanted=slow)
     except BadLogError as error:
         raise BadInput(str(error)) from error
-    parts = [_machine(spec, counted.taken[spec.name]) for spec in MACHINES]
+    parts = [_machine(spec, counted.taken[spec.name]) for spec in machines]
     lead = f"<p>{counted.records:,} records in {escape(Path(log).name)}; rows never taken are dashed.</p>"
     return [
         Extra(f"{run.name}: states over time", "".join(_request(one) for one in _chosen(run, told.requests))),

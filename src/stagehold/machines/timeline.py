@@ -6,7 +6,7 @@ event. Two passes over the log, and memory for the chosen ones only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from stagehold.machines.audit_check import legal
 from stagehold.machines.audit_read import Placed, blocks, records_of
 from stagehold.machines.audit_tables import tables
 from stagehold.machines.declared import MACHINES
-from stagehold.machines.records import Birth
+from stagehold.machines.records import Birth, HandleKey
 from stagehold.specs.declare import Books, MachineSpec
 from stagehold.specs.request import REQUEST
 
@@ -67,13 +67,20 @@ class Timelines:
 
 
 def timelines(
-    path: Path, *, requests_max: int = REQUESTS_MAX, machines: tuple[MachineSpec, ...] = MACHINES
+    path: Path,
+    *,
+    requests_max: int = REQUESTS_MAX,
+    machines: tuple[MachineSpec, ...] = MACHINES,
+    wanted: Collection[str] = (),
 ) -> Timelines:
-    """The requests of the log at `path` with the most steps; `BadLogError` where it cannot be read."""
-    survey = _Survey(machines)
+    """Requests of the log at `path`: those whose ids are wanted, then those with the most steps.
+
+    `BadLogError` where it cannot be read.
+    """
+    survey = _Survey(machines, frozenset(wanted))
     for batch in legal(path, machines):
         survey.add(batch)
-    ranked = sorted(survey.steps, key=lambda number: (-survey.steps[number], number))
+    ranked = sorted(survey.steps, key=lambda n: (n not in survey.first, -survey.steps[n], n))
     chosen = {number: (number, *survey.holds.get(number, ())) for number in sorted(ranked[:requests_max])}
     lanes = _collected(path, {number for group in chosen.values() for number in group}, machines)
     shown = [
@@ -85,16 +92,20 @@ def timelines(
 
 @dataclass(slots=True)
 class _Survey:
-    """First pass: how many records each request has, and the holds that it had claims on, in their order."""
+    """First pass: which requests are wanted, their records counted, and the holds that they had claims on, in order."""
 
     machines: tuple[MachineSpec, ...]
+    wanted: frozenset[str]
+    first: set[int] = field(default_factory=set)
     steps: dict[int, int] = field(default_factory=dict)
     holds: dict[int, list[int]] = field(default_factory=dict)
 
     def add(self, batch: Sequence[Placed]) -> None:
         """Take in the next blocks."""
         for placed in batch:
-            self.steps.update((b.number, 0) for b in placed.block.births if self._is(b.machine, REQUEST))
+            born = [birth for birth in placed.block.births if self._is(birth.machine, REQUEST)]
+            self.steps.update((birth.number, 0) for birth in born)
+            self.first.update(b.number for b in born if isinstance(b.key, HandleKey) and b.key.rid in self.wanted)
         records = records_of(batch)
         numbers, counts = np.unique(records["instance"], return_counts=True)
         for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
