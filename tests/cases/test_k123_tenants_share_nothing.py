@@ -85,3 +85,39 @@ def test_a_tenant_finds_nothing_of_another_in_host_memory(other: Namespace) -> N
         assert hits(service, other) == (0, 0)
         assert hits(service, A) == (0, WHOLE)
         assert service.breaches() == []
+
+
+@pytest.mark.parametrize("other", OTHERS[:2])
+def test_a_tenant_finds_nothing_of_another_in_the_page_cache(other: Namespace) -> None:
+    """Pages that were read lately, in spare staging, after the store has lost all of them."""
+    store = SimulatedStore()
+    with Service(store, page_bytes=1024, staging_pages=512, page_cache_fraction=1.0) as service:
+        service.attach()
+        service.serve([1], A)
+        service.drain()
+        service.engine.flush()
+        assert hits(service, A) == (0, WHOLE)  # read from the store
+        for family in range(10, 40):
+            service.serve([family], A)
+        service.drain()
+        for name in list(store.medium.names()):
+            store.drop(name)
+        assert hits(service, other) == (0, 0)
+        assert hits(service, A) == (0, WHOLE)
+        assert service.breaches() == []
+
+
+@pytest.mark.parametrize("mode", list(HostMode))
+def test_tenants_with_the_same_prompts_at_once_share_nothing(mode: HostMode) -> None:
+    """Side by side, crowded, in every tier: each hits what it has written itself, as if it were alone."""
+    tenants = [A, *OTHERS[:2]]
+    with Service(SimulatedStore(), page_bytes=1024, mode=mode, page_cache_fraction=0.5) as service:
+        service.attach()
+        for _ in range(3):
+            for tenant in tenants:
+                service.submit(range(4), tenant)
+            service.until(lambda: service.scheduler.idle)
+            service.drain()
+        hit = service.served.device_hit_tokens + service.served.store_hit_tokens
+        assert 0 < hit <= 2 * len(tenants) * 4 * WHOLE  # the first round of each finds nothing
+        assert service.breaches() == []

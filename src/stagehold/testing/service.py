@@ -47,7 +47,7 @@ class Served:
 class Service:
     """Serves prompts of `PROMPT_PAGES` pages of `page_bytes` (a multiple of 1 KiB); `limits` are an engine's.
 
-    `pace_seconds` is how long an idle pass waits for the store. There is no page cache, so that it is asked each time.
+    `pace_seconds` is how long an idle pass waits for the store. Without a page cache it is asked each time.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class Service:
         pace_seconds: float = 0.002,
         mode: HostMode = HostMode.BUFFER_ONLY,
         staging_pages: int = 16 * PROMPT_PAGES,
+        page_cache_fraction: float = 0.0,
         **limits: Any,
     ) -> None:
         layout = Layout(layers=4, token_part_bytes=page_bytes // PAGE_SIZE // 8, page_size=PAGE_SIZE)
@@ -68,7 +69,7 @@ class Service:
             largest_request_tokens=PAGE_SIZE * (PROMPT_PAGES + 1),
             host_memory_mode=mode,
             prefetch_threshold_tokens=PAGE_SIZE,
-            page_cache_fraction=0.0,
+            page_cache_fraction=page_cache_fraction,
             parts=layout.parts,
             page_part_bytes=layout.page_part_bytes,
             limits=Limits(**limits),
