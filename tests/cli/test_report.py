@@ -63,9 +63,9 @@ def _visit(html: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cal
         if opened:
             troubles.extend(opened[-1].troubles())
 
-    def visit(**look: Any) -> Any:
+    def visit(file: Path = html, **look: Any) -> Any:
         look_back()
-        opened.append(lent.Page(browser, html, **look))
+        opened.append(lent.Page(browser, file, **look))
         return opened[-1]
 
     yield visit
@@ -179,6 +179,25 @@ def test_a_phone_in_light_and_dark(visit: Callable[..., Any], scheme: str, groun
     assert 360 >= page.ask("document.documentElement.scrollWidth")
     assert ground == page.ask("getComputedStyle(document.body).backgroundColor")
     assert 8 < page.ask("document.querySelector('.chart text').getBoundingClientRect().height")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_of_tables_and_sizes(visit: Callable[..., Any], tmp_path: Path, scheme: str) -> None:
+    """Both are drawn on a phone, too: a curve and its dots over each option, and a box for each pair of sizes."""
+    small = ("--trace", "miniswe", "--requests", 12, "--users", 6, "--device-pages", 300)
+    grid = ("--host-gb", "1-2", "--store-gbps", "1-4", "--cells", tmp_path / "c.jsonl", "--within", 60)
+    assert 0 == run("size", *small, *grid, "--out", tmp_path / "size.html").exit_code
+    assert 0 == run("report", tmp_path / "c.jsonl", "--out", tmp_path / "cells.html").exit_code
+
+    for name, selector in (("size", ".sizes rect"), ("cells", ".dot")):
+        page = visit(tmp_path / f"{name}.html", width=360, scheme=scheme)
+        boxes = page.ask(f"[...document.querySelectorAll('{selector}')].map(e => e.getBoundingClientRect().width)")
+        fill = f"getComputedStyle(document.querySelector('{selector}')).fill"
+
+        assert 4 <= len(boxes)
+        assert all(width > 3 for width in boxes)
+        assert 360 >= page.ask("document.documentElement.scrollWidth")
+        assert page.ask(f"{fill} !== 'rgb(0, 0, 0)' && {fill} !== getComputedStyle(document.body).backgroundColor")
 
 
 def test_the_page_holds_all_it_needs(html: Path) -> None:
