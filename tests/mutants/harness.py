@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
+import math
 import os
 import resource
 import shutil
@@ -226,9 +227,9 @@ def _be_pytest(folder: Path, tests: Sequence[str], out: Path, run: Run) -> None:
 class Field:
     """A copy in which mutants are tried, and how long its tests take untouched."""
 
-    def __init__(self, folder: Path, calls: Map | None = None) -> None:
+    def __init__(self, folder: Path, calls: Map | None = None, most: float = math.inf) -> None:
         self.folder = folder
-        self._calls = calls
+        self._calls, self._most = calls, most
         self._seconds: dict[str, float] = {}
 
     def baseline(self, tests: tuple[str, ...]) -> float:
@@ -254,13 +255,14 @@ class Field:
 
     def _try_called(self, mutant: Mutant, calls: Map) -> Verdict:
         """The same with the tests that call what the mutant changes, in rounds until one fails."""
-        rounds = touched.in_rounds(calls.tests(touched.places_at(mutant.path, mutant.old, mutant.line)))
+        tests = calls.tests(touched.places_at(mutant.path, mutant.old, mutant.line), self._most)
+        rounds = touched.in_rounds(tests)
         done = Verdict(mutant, False, "no test calls it", 0.0)
         seconds = 0.0
-        for tests in rounds:
-            allowed = max(LEAST_SECONDS, TIMES * calls.cost(tests))
-            run = Run(only=tests, seconds=calls.seconds)
-            done = self._planted(mutant, list(dict.fromkeys(map(touched.file_of, tests))), allowed, run)
+        for some in rounds:
+            allowed = max(LEAST_SECONDS, TIMES * calls.cost(some))
+            run = Run(only=some, seconds=calls.seconds)
+            done = self._planted(mutant, list(dict.fromkeys(map(touched.file_of, some))), allowed, run)
             seconds += done.seconds
             if done.caught:
                 break
@@ -316,7 +318,9 @@ def _first_failure(status: int | None, said: str) -> str:
     return lines[0][:160] if lines else f"exit status {status}"
 
 
-def shares(revision: Revision, mutants: Sequence[Mutant], processes: int, calls: Map | None) -> Iterator[Verdict]:
+def shares(
+    revision: Revision, mutants: Sequence[Mutant], processes: int, calls: Map | None, most: float
+) -> Iterator[Verdict]:
     """Try all mutants, so many at a time, each process on a copy of its own; verdicts as they come."""
     reading, writing = os.pipe()
     lanes = []
@@ -324,7 +328,7 @@ def shares(revision: Revision, mutants: Sequence[Mutant], processes: int, calls:
         child = os.fork()
         if child == 0:
             os.close(reading)
-            _lane(revision, list(enumerate(mutants))[lane::processes], calls, writing)
+            _lane(revision, list(enumerate(mutants))[lane::processes], calls, most, writing)
         lanes.append(child)
     os.close(writing)
     with os.fdopen(reading) as lines:
@@ -335,10 +339,10 @@ def shares(revision: Revision, mutants: Sequence[Mutant], processes: int, calls:
         os.waitpid(child, 0)
 
 
-def _lane(revision: Revision, mine: list[tuple[int, Mutant]], calls: Map | None, writing: int) -> None:
+def _lane(revision: Revision, mine: list[tuple[int, Mutant]], calls: Map | None, most: float, writing: int) -> None:
     try:
         with copy_of(revision) as folder:
-            here = Field(folder, calls)
+            here = Field(folder, calls, most)
             if calls is not None:
                 here.warm(QUICK)
             for at, mutant in mine:
@@ -366,6 +370,7 @@ def main() -> int:
     words.add_argument("--at", default="HEAD", help="the commit that is copied")
     words.add_argument("--tests", default="", help="the commit of the tests, where it is a later one")
     words.add_argument("--calls", type=Path, help="file for who calls what, read if it is there, else written")
+    words.add_argument("--most", type=float, default=math.inf, metavar="SECONDS", help="of tests for each drawn one")
     words.add_argument("--processes", type=int, default=1)
     words.add_argument("--canary", action="store_true", help="show that the copy is what is tested")
     words.add_argument("--json", action="store_true")
@@ -376,7 +381,7 @@ def main() -> int:
     if asked.mechanical:
         calls, least = who_calls_what(revision, QUICK, asked.calls), 0.9
     done = []
-    for verdict in shares(revision, mutants, asked.processes, calls):
+    for verdict in shares(revision, mutants, asked.processes, calls, asked.most):
         done.append(verdict)
         if not asked.json:
             said = "caught  " if verdict.caught else "SURVIVES"

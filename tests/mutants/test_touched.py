@@ -106,6 +106,17 @@ def test_only_those_are_run_and_a_hung_one_ends_the_run(tmp_path: Path) -> None:
     assert touched.HUNG == hung.returncode, hung.stdout
 
 
+def test_those_that_call_it_come_first_and_what_costs_too_much_is_left_out() -> None:
+    """Where all may see a change, because it is called while modules are loaded."""
+    seconds = {"a.py::x": 1.0, "b.py::x": 50.0, "b.py::y": 1.0, "c.py::x": 7.0}
+    place = ("x.py", 1)
+    calls = touched.Map({touched.EVERYBODY: frozenset({place}), "b.py::y": frozenset({place})}, seconds)
+
+    assert ["b.py::x", "b.py::y", "a.py::x", "c.py::x"] == calls.tests(frozenset({place}))
+    assert ["b.py::x", "b.py::y", "a.py::x"] == calls.tests(frozenset({place}), 55.0)
+    assert ["a.py::x", "c.py::x"] == calls.tests(frozenset({place}), 20.0)
+
+
 def test_rounds_begin_with_the_cheapest_files() -> None:
     """A few files at first, then more; files are ordered by what their tests take, and kept whole."""
     seconds = {f"f{file}.py::{test}": float(9 - file % 9) for file in range(9) for test in "ab"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import os
 import signal
 import sys
@@ -40,17 +41,27 @@ class Map:
     calls: dict[str, frozenset[Place]]
     seconds: dict[str, float]
 
-    def tests(self, places: frozenset[Place]) -> list[str]:
-        """The tests that call one of the places, file by file, the cheapest file first."""
+    def tests(self, places: frozenset[Place], most: float = math.inf) -> list[str]:
+        """The tests that call one of the places, file by file, the cheapest file first.
+
+        Where all may see a change, those that call it themselves come first. Files that would bring it over `most`
+        seconds are left out.
+        """
+        found = direct = [test for test in self.seconds if any(places & self.calls.get(at, frozenset())
+                                                               for at in (test, file_of(test)))]  # fmt: skip
         if places & self.calls.get(EVERYBODY, frozenset()):
             found = list(self.seconds)
-        else:
-            found = [test for test in self.seconds if any(places & self.calls.get(at, frozenset())
-                                                          for at in (test, file_of(test)))]  # fmt: skip
+        own = set(map(file_of, direct))
         cost: defaultdict[str, float] = defaultdict(float)
         for test in found:
             cost[file_of(test)] += self.seconds[test]
-        return sorted(found, key=lambda test: (cost[file_of(test)], file_of(test)))
+        kept, total = [], 0.0
+        for file in sorted(cost, key=lambda file: (file not in own, cost[file], file)):
+            if total + cost[file] <= most:
+                total += cost[file]
+                kept.append(file)
+        order = {file: at for at, file in enumerate(kept)}
+        return sorted((test for test in found if file_of(test) in order), key=lambda test: order[file_of(test)])
 
     def cost(self, tests: Sequence[str]) -> float:
         """Seconds that these tests took."""
