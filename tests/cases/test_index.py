@@ -16,5 +16,5 @@ def test_every_case_is_listed_once_and_every_file_by_its_case():
     assert sorted(set(numbers)) == numbers
     assert {path.name for path in HERE.glob("test_k*.py")} == {name for _, name in rows}
     without = {case for line in re.findall(r"^\| (K[K\d, ]+) \|", elsewhere, re.MULTILINE) for case in line.split(", ")}
-    assert len(without) > 5
+    assert "K101" in without
     assert without.isdisjoint(case for case, _ in rows)

@@ -86,6 +86,12 @@ def slow_write(h: Hand) -> None:
     h.tick(7)
 
 
+def cut_short(h: Hand) -> None:
+    h.run("a", h.prompt(4))
+    h.shrink(h.prompt(4), 2)
+    h.tick()
+
+
 def lost_pages(h: Hand) -> None:
     h.put(h.prompt(8))
     h.arrive("a", h.prompt(8))
@@ -230,6 +236,12 @@ STORIES: dict[str, Story] = {
     "bytes come for nobody": (
         {**BYTES, "delays": SLOW_GETS}, too_late,
         {("unused_read_pages", "drained"): 8, ("unused_read_bytes", "drained"): 8 * 64},
+    ),
+    "a tail is evicted before its copy": (
+        {}, cut_short, {("evicted_unwritten_pages",): 2, ("event_tokens", "write_start_copy"): 2 * 16},
+    ),
+    "host memory serves alone": (
+        {"store": None, "host_memory_mode": HostMode.CACHE}, slow_write, {("host_only_pages",): 4},
     ),
     "pages wait for write-back": (LATE, written_back, {("held_back_pages",): 32}),
     "a page that waits for write-back leaves first": (LATE, evicted_first, {("evicted_held_back_pages",): 5}),

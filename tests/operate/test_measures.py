@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields, replace
 from importlib.util import module_from_spec, spec_from_file_location
 from itertools import chain
 from pathlib import Path
 
 import pytest
 
-from stagehold import Engine
+from stagehold import Engine, Stats
 from stagehold.operate.measures import MEASURES, Kind, series
 from stagehold.operate.snapshot import Feed
 from stagehold.specs.outcomes import Decline, Loss, Thrown
@@ -18,7 +19,7 @@ from stagehold.testing.shapes import drawn
 from stagehold.testing.steps import Walk
 from stagehold.testing.world import World
 
-WORLDS = 60  # at most: when all has moved, no other is begun
+WORLDS = 30  # at most: when all has moved, no other is begun
 ACTS = 250
 LEAST = 330  # series
 EVERY = 7  # ticks of a walk between two looks
@@ -173,6 +174,26 @@ def test_every_reason_is_seeded_from_its_enum(hand):
     assert [loss.name.lower() for loss in Loss] == told["lost_tokens"]
     assert [reason.name.lower() for reason in Decline] == told["declined_launches"]
     assert list(Thrown) == told["unused_read_pages"]
+
+
+class Noted:
+    """Statistics that remember which of them were read."""
+
+    def __init__(self, stats: Stats) -> None:
+        self._stats = stats
+        self.asked: set[str] = set()
+
+    def __getattr__(self, name: str) -> object:
+        self.asked.add(name)
+        return getattr(self._stats, name)
+
+
+def test_no_statistic_is_left_out(hand):
+    """Every field of `Stats` is read by a measure, but for the rows, which `events` counts by event and outcome."""
+    seen = Feed(hand().engine).latest
+    stats = Noted(seen.stats)
+    series(replace(seen, stats=stats))
+    assert {"rows_taken"} == {field.name for field in fields(Stats)} - stats.asked
 
 
 def test_names_say_what_they_are():

@@ -221,6 +221,8 @@ WRITES = (
     _counter("offered_pages", "pages", "computed pages are offered for writing", lambda s: s.offered_pages),
     _counter("refused_pages", "pages", "an offer is refused; the reasons are events", lambda s: s.refused_pages),
     _counter("stored_pages", "pages", "a put is acknowledged", lambda s: s.stored_pages),
+    _counter("host_only_pages", "pages", "a write ends in host memory, since no store is in use",
+             lambda s: s.host_only_pages),
     _counter("dropped_pages", "pages", "an admitted write ends without having been stored", lambda s: s.dropped_pages),
     _counter("evicted_unwritten_pages", "pages", "a copy begins and finds its tail evicted",
              lambda s: s.evicted_unwritten_pages),

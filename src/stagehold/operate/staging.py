@@ -34,6 +34,11 @@ def sized(settings: Any) -> Staging:
         return Staging(settings.staging_pages, {one.name: _own(one, None) for one in settings.components})
     ratio, shown = _ratio(settings)
     pages = int(ratio * settings.device_pages)
+    if pages == 0:
+        raise ValueError(
+            f"the host buffer derives to zero: floor({shown} * {settings.device_pages}) = 0 pages; enlarge "
+            "staging_ratio or staging_bytes, or set staging_pages=0 to have no tier on purpose"
+        )
     return Staging(
         pages,
         {one.name: _own(one, ratio) for one in settings.components},
