@@ -171,6 +171,19 @@ def test_loads_keep_their_share_of_staging_before_writes(hand):
     assert h.taken("write.queued.start.BLOCKED") > 0
 
 
+def test_a_write_may_have_the_last_pages_of_staging(hand):
+    """Loads have all but four of them, and a fifth is what writes can always have."""
+    h = hand(delays=Delays(exists=(1, 1), get=(100, 100), put=(100, 100)))
+    for family, pages in ((2, 26), (3, 10)):
+        h.put(h.prompt(pages, family))
+        h.arrive(f"load{family}", h.prompt(pages, family))
+    h.tick(2)
+    assert 36 == h.books()["staging"]
+    h.run("w", h.prompt(4, 4))
+    h.tick(2)
+    assert ([WriteState.STORING], 0) == (states(h), h.core.staging.free_count)
+
+
 def test_a_tenth_of_staging_is_kept_for_loads_that_may_come(hand):
     """However much waits: writes of one page each take 36 of 40 pages, to the page."""
     h = hand(delays=SLOW_PUTS)
