@@ -15,12 +15,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stagehold import AuditLog
-from stagehold.machines import audit
+from stagehold.machines import audit, audit_words
 from stagehold.machines.audit import BadLogError
 from stagehold.machines.audit_explain import explain
 from stagehold.machines.audit_lines import rendered, sealed
 from stagehold.machines.diagram import write_html
-from stagehold.machines.records import RECORD, chain, decode
+from stagehold.machines.records import RECORD, HandleKey, chain, decode
+from stagehold.operate.live.sources import LogSource
 from stagehold.testing.hand import Hand
 from stagehold.testing.hostile import NUMBERS, attempt, corpus, damaged
 
@@ -133,6 +134,35 @@ def test_any_log_is_shown_or_refused(tmp_path: Path, data: st.DataObject, blocks
     """On the page of the machines: it costs more than all the others."""
     raw = data.draw(st.sampled_from([*SOUND, rechained(blocks)]))
     attempt(tmp_path / "log", raw, shown, refusals=(), most=(64 << 20) + 100 * len(raw))
+
+
+def watched(path: Path) -> None:
+    """As the live view follows it: trouble is told, and what it gives is JSON."""
+    source = LogSource(path)
+    for _ in range(2):
+        orjson.dumps(source.view())
+
+
+@settings(HOSTILE)
+@given(data=st.data(), blocks=st.lists(FACTS, min_size=1, max_size=4), behind=st.booleans())
+def test_any_log_is_followed_or_refused(
+    tmp_path: Path, data: st.DataObject, blocks: list[dict[str, Any]], behind: bool
+) -> None:
+    """Damaged ones, and forged blocks alone or behind a sound log."""
+    forged = (SOUND[0] if behind else b"") + rechained(blocks)
+    raw = data.draw(st.just(forged) | damaged(SOUND, WORDS))
+    attempt(tmp_path / "log", raw, watched, refusals=(), most=(64 << 20) + 100 * len(raw))
+
+
+@settings(HOSTILE)
+@given(rid=st.text(max_size=12))
+@example(rid="\x1b]0;title\x07\x1b[2Jr1\r")
+def test_no_name_of_a_log_reaches_the_terminal_as_it_is(rid: str) -> None:
+    """A request's name cannot move a cursor or set a title, and a plain one is left alone."""
+    told = audit_words.key(HandleKey(rid, 0, b""))
+
+    assert told.isprintable()
+    assert not rid.isprintable() or told == f"{rid} #0"
 
 
 def nested(depth: int) -> Any:

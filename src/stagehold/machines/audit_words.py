@@ -91,10 +91,15 @@ _DETAILS: dict[tuple[str, str | None], str] = {
 """What the details of effects that book nothing mean."""
 
 
+def plain(text: str) -> str:
+    """A name from a log as a terminal may be given it: what would move its cursor is spelt out."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 def key(named: BirthKey) -> str:
     """A birth's key: request id and attempt, or the span of pages."""
     if isinstance(named, HandleKey):
-        return f"{named.rid} #{named.attempt}"
+        return f"{plain(named.rid)} #{named.attempt}"
     return f"pages {named.first} to {named.last} of …{named.last_key.hex()[-8:]}"
 
 
