@@ -39,9 +39,9 @@ class Place:
 
 PLACES = {
     "conversation": Place(600, 768, 922),
-    "synthetic": Place(300, 1024, 1229),
-    "agentic": Place(200, 3072, 3686, options={"users": 32, "longest_pause_s": 10.0}),
-    "miniswe": Place(402, 512, 614, options={"users": 20, "longest_pause_s": 10.0}),
+    "synthetic": Place(60, 1024, 1229),
+    "agentic": Place(120, 3072, 3686, options={"users": 32, "longest_pause_s": 10.0}),
+    "miniswe": Place(120, 512, 614, options={"users": 20, "longest_pause_s": 10.0}),
 }
 """By trace. Host memory is the same for all policies and in both modes: 1.2 times the device pool."""
 
