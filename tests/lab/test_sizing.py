@@ -92,7 +92,7 @@ def test_any_staircase_is_found_with_few_questions() -> None:
         found = staircase(rows, columns, ask)
 
         assert [at if at < columns else None for at in stairs] == found
-        assert len(asked) == len(set(asked)) <= 2 * (rows + columns) + rows
+        assert len(asked) == len(set(asked)) <= rows + columns + 2
 
 
 def test_an_answer_from_which_less_is_enough_moves_on() -> None:
@@ -159,6 +159,12 @@ def test_the_answer_in_words_and_charts(trace: Path) -> None:
     assert ["0.25", "0.5", "1", "2", "4", "8", "16"] == drawn[1].split()
     assert ["4", "2", "1", "0.5"] == [line.split()[0] for line in drawn[2:6]]
     assert "[100.0]" in drawn[3]
+    for row, line in zip((3, 2, 1, 0), drawn[2:6], strict=True):
+        for column, text in enumerate(line.split()[1:]):
+            first = found.stairs[row]
+            good = first is not None and column >= first
+            assert good is (text[-1] in "*+]"), (row, column, text)
+            assert ((row, column) in found.runs) is (text not in "+-")
     assert 28 == html.count("<rect ")
     assert 1 == html.count('<rect class="good answer"')
     assert len(found.runs) == html.count("</tr>") - 1
