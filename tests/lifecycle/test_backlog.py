@@ -153,6 +153,14 @@ def test_a_large_write_is_passed_so_often_and_then_waited_for(queue):
     assert 0 == len(q.backlog)
 
 
+def test_the_sweep_comes_round_to_everybody(queue):
+    """A few at a time, whichever have not been asked after for longest; after the last the first again."""
+    q = queue(blocked=[FULL])
+    writes = [q.add(lone(q.h, number), 0, 1) for number in range(2 * SWEPT_A_TICK)]
+    swept = [list(q.backlog.rota()) for _ in range(3)]
+    assert [writes[:SWEPT_A_TICK], writes[SWEPT_A_TICK:], writes[:SWEPT_A_TICK]] == swept
+
+
 def test_a_pause_is_kept_to_the_tick(queue):
     """Nobody looks at it before."""
     q = queue()

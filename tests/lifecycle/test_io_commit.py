@@ -130,6 +130,25 @@ def test_a_pin_takes_no_room_that_was_promised_to_a_running_request(hand):
     assert HoldState.FETCHING is h.hold_of(b).state
 
 
+def test_an_anchor_as_large_as_the_cap_is_pinned(hand):
+    """To the page."""
+    h = hand(pin_fraction=0.05, delays=SLOW_GETS)
+    found(h, "a", h.prompt(8), live=3)
+    assert (3, 1, 3) == (h.config.pin_cap, taken(h, "PINNED"), h.core.tree.pinned)
+
+
+def test_a_pin_may_have_all_the_room_that_is_left(hand):
+    """As many evictable pages as the anchor has: after it nothing more can be promised."""
+    h = hand(device_pages=40, delays=SLOW_GETS)
+    tokens = h.prompt(8)
+    h.grow(tokens, 3)
+    h.admit(h.arrive("runs", h.prompt(31, 2)))
+    h.admit(h.arrive("more", h.prompt(4, 4)))
+    assert 3 == h.core.room()
+    found(h, "b", tokens)
+    assert (1, 3, 0) == (taken(h, "PINNED"), h.core.tree.pinned, h.core.room())
+
+
 def test_a_full_staging_parks_the_hold_until_pages_are_given_back(hand):
     """NO_STAGING: neither pin nor pages are taken while the other is short."""
     h = hand(**TIGHT, delays=SLOW_GETS)

@@ -60,6 +60,15 @@ def test_timeout_waits_for_a_lookup_for_the_base_budget(hand):
     assert RequestState.COMMITTED is h.engine.state_of(a)
 
 
+def test_a_budget_of_one_tick_is_waited_for(hand):
+    """And is over in the next pass."""
+    h = hand(wait_base_ticks=1)
+    h.store.stall()
+    a = h.arrive("a", h.prompt(8))
+    h.tick()
+    assert (1, [SkipReason.WAITING_LOOKUP]) == skipped(h, a)
+
+
 def test_timeout_waits_longer_for_a_larger_hit(hand):
     """Base plus pages times per page, from the first skipped visit."""
     h = hand(wait_base_ticks=10, wait_per_page_ticks=2.0, delays=SLOW_GETS)

@@ -184,6 +184,17 @@ def test_a_write_may_have_the_last_pages_of_staging(hand):
     assert ([WriteState.STORING], 0) == (states(h), h.core.staging.free_count)
 
 
+def test_a_copy_may_lock_the_last_pages_that_can_be_evicted(hand):
+    """While it runs nothing more can be promised, and what is promised can be had."""
+    h = hand(device_pages=40)
+    h.run("w", h.prompt(4))
+    h.admit(h.arrive("runs", h.prompt(31, 2)))
+    h.admit(h.arrive("more", h.prompt(3, 3)))
+    assert 4 == h.core.room()
+    h.tick()
+    assert ([WriteState.COPYING], 0) == (states(h), h.core.room())
+
+
 def test_a_tenth_of_staging_is_kept_for_loads_that_may_come(hand):
     """However much waits: writes of one page each take 36 of 40 pages, to the page."""
     h = hand(delays=SLOW_PUTS)

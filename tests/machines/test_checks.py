@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from stagehold.machines import MACHINES, DeclarationError, Rule, check, require, step_bound
+from stagehold.machines.rules_rows import layout
 from stagehold.specs.declare import Books, Deadline, Kind, Life, MachineSpec, Row
 from stagehold.specs.hold import HOLD, HoldState
 from stagehold.specs.limits import Limits
@@ -200,6 +201,16 @@ def test_a_planted_fault_is_refused_with_the_sentence_that_mends_it(
 def test_every_rule_refuses_some_planted_fault() -> None:
     """A rule that nothing can break is no rule."""
     assert {fault[1] for fault in FAULTS} == set(Rule)
+
+
+@pytest.mark.parametrize(("more", "refused"), [(0, False), (1, True)])
+def test_a_machine_has_as_many_rows_as_a_record_has_room_for(more: int, refused: bool) -> None:
+    """255, since the last number says that an event was refused."""
+    one = TICK.rows[0]
+    rows = (one.model_copy(update={"event": f"event {number}"}) for number in range(255 + more))
+    problems = list(layout(TICK.model_copy(update={"rows": tuple(rows)})))
+
+    assert refused == any("rows, but a record has room for 255" in str(problem) for problem in problems)
 
 
 def test_a_waived_rule_is_not_raised_and_the_others_are() -> None:
