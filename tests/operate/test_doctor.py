@@ -20,7 +20,7 @@ from stagehold.cli.main import app
 from stagehold.operate.doctor import stores
 from stagehold.operate.doctor.check import Check, guarded, size
 from stagehold.operate.doctor.examine import Patient, examine
-from stagehold.operate.doctor.machine import least, processors, rooms
+from stagehold.operate.doctor.machine import has_cuda, least, processors, rooms
 from stagehold.operate.doctor.traps import filesystem
 from stagehold.operate.settings import PREFIX
 
@@ -143,6 +143,14 @@ def test_a_cgroup_without_a_limit_is_none(tmp_path):
     root = kernel(tmp_path, {**VERSION_1, **unlimited})
     assert [8 << 30] == [room.available for room in rooms(root)]
     assert 0 == least(tmp_path / "nothing").available
+
+
+def test_a_pool_that_finds_its_device_is_counted_where_it_will_lie(tmp_path):
+    """On this machine as long as it has no CUDA; a device node says so."""
+    assert not has_cuda(tmp_path)
+    check = found("memory budget", Patient(arguments={**BYTES, "kv_device": "auto"}))
+    assert has_cuda() != ("device pool on the CPU" in check.detail)
+    assert has_cuda(kernel(tmp_path, {"dev/nvidia0": ""}))
 
 
 def test_a_quota_of_processors_is_read(tmp_path):

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from stagehold import WrongThread
 from stagehold.operate.snapshot import BOUNDS, Feed, Rates, Times
 from stagehold.testing.hand import Hand
 
@@ -91,6 +92,23 @@ def test_bandwidth_is_bytes_by_time_of_the_last_seconds(clock):
             clock.now += 15
             rates = feed.publish().rates
         assert Rates() == rates
+
+
+def test_another_thread_takes_no_snapshot():
+    """It would look at an engine in the middle of a step; what was published is there for it."""
+    with Hand() as h:
+        feed, found = Feed(h.engine), []
+
+        def take() -> None:
+            try:
+                feed.publish()
+            except WrongThread as error:
+                found.append(str(error))
+
+        taker = threading.Thread(target=take, name="scraper")
+        taker.start()
+        taker.join()
+        assert ["publish() was called from thread 'scraper'; only the engine's takes snapshots: read `latest`"] == found
 
 
 def test_times_fall_into_their_buckets():

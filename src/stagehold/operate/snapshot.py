@@ -7,6 +7,7 @@ This is the edge, so it reads clocks; the engine does not.
 
 from __future__ import annotations
 
+import threading
 import time
 from bisect import bisect_left
 from collections import deque
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from stagehold import AttachmentState, Engine, EngineConfig, Stats
+from stagehold import AttachmentState, Engine, EngineConfig, Stats, WrongThread
 from stagehold.lifecycle.stats import STORED
 
 BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
@@ -122,6 +123,7 @@ class Feed:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.engine = engine
+        self._thread = threading.get_ident()
         self._pace = pace_seconds
         self._clock = clock
         self._wall = wall
@@ -158,7 +160,12 @@ class Feed:
                 self.publish()
 
     def publish(self) -> Snapshot:
-        """Take a snapshot now and put it in place of the last one."""
+        """Take a snapshot now and put it in place of the last one; `WrongThread` in any thread but the engine's."""
+        if threading.get_ident() != self._thread:
+            here = threading.current_thread().name
+            raise WrongThread(
+                f"publish() was called from thread {here!r}; only the engine's takes snapshots: read `latest`"
+            )
         self.latest = self._look()
         return self.latest
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from stagehold import EngineConfig
 from stagehold.operate.derived import device_bytes, host_bytes, pools
 from stagehold.operate.doctor.check import Check, size
-from stagehold.operate.doctor.machine import ROOT, Room, least
+from stagehold.operate.doctor.machine import ROOT, Room, has_cuda, least
 from stagehold.operate.settings import Configuration, ConfigurationError, load
 
 BOOK_BYTES = 48
@@ -36,7 +36,7 @@ def _books(config: EngineConfig, share: Room) -> Check:
 
 
 def _bytes(config: EngineConfig, share: Room, ranks: int) -> Check:
-    here = config.kv_device == "cpu"
+    here = config.kv_device == "cpu" or (config.kv_device == "auto" and not has_cuda())
     need = host_bytes(config) + (device_bytes(config) if here else 0)
     each = "; ".join(
         f"{name}: staging {staging:,} x {size(page)} = {size(staging * page)}"

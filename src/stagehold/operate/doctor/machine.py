@@ -88,6 +88,11 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
+def has_cuda(root: Path = ROOT) -> bool:
+    """Whether there is a device of CUDA, on which staging is pinned and pools need not lie in host memory."""
+    return any((root / "dev").glob("nvidia[0-9]*"))
+
+
 def processors(root: Path = ROOT) -> tuple[float, str]:
     """Processors that this process may use, and who says so: its affinity, or a cgroup's quota."""
     found = [(float(len(os.sched_getaffinity(0))), "affinity")]

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from stagehold.operate.doctor.check import Check, size
+from stagehold.operate.doctor.machine import has_cuda
 
 PIECE_BYTES = 64 << 20
 LEAST_COPY = 500 << 20
@@ -49,8 +50,7 @@ def _first_touch(staging_bytes: int) -> Check:
     told = [f"touched at {size(touched)} a second", locked]
     if staging_bytes:
         told.append(f"{size(staging_bytes)} of staging take about {staging_bytes / touched:.1f} s at start")
-    pins = _pins()
-    ok = not pins or limit in (resource.RLIM_INFINITY, -1) or limit >= staging_bytes
+    ok = not has_cuda() or limit in (resource.RLIM_INFINITY, -1) or limit >= staging_bytes
     fix = f"raise the limit of locked memory to {staging_bytes} bytes (ulimit -l unlimited, LimitMEMLOCK=infinity)"
     return Check("host memory", ok=ok, detail=", ".join(told), fix="" if ok else fix)
 
@@ -70,8 +70,3 @@ def _lock(area: mmap.mmap, count: int) -> str:
         told = f"locked at {size(count / seconds)} a second"
     del view
     return told
-
-
-def _pins() -> bool:
-    """Whether staging is pinned here: on CUDA only."""
-    return any(os.path.exists(f"/dev/nvidia{number}") for number in range(16))  # noqa: PTH110 - one look each
