@@ -38,8 +38,8 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("lab/bench/tree.py", "subprocess"): "the interpreter that the user names for the peer",
     ("lab/ranks.py", "multiprocessing"): "spawns functions of ours; pickles pass between our own processes",
     ("lab/bench/ranks.py", "multiprocessing"): "the same",
-    ("lab/cells.py", "multiprocessing"): "the same",
-    ("lab/cells.py", "concurrent.futures.ProcessPoolExecutor"): "the same",
+    ("lab/workers.py", "multiprocessing"): "the same",
+    ("lab/workers.py", "concurrent.futures.ProcessPoolExecutor"): "the same",
     ("testing/explore/report.py", "multiprocessing"): "the same",
 }
 """What may stand where, and why."""
