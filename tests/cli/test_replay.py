@@ -142,3 +142,27 @@ def test_a_restart_that_would_never_come_is_refused(tmp_path: Path) -> None:
 
     assert 2 == done.exit_code
     assert "--restart-after 3: expected less than the 3 requests of this run" in done.stderr
+
+
+def test_host_memory_alone_takes_what_a_store_would(tmp_path: Path) -> None:
+    """No store is asked for anything, and every offered token has its end."""
+    done = run("replay", "--requests", 12, "--mode", "cache", "--no-store", "--json", "--audit", tmp_path / "a.jsonl")
+    report = json.loads(done.stdout)
+    assert (0, "") == (done.exit_code, done.stderr)
+    assert report["offered_tokens"] == report["kept_tokens"] > 0 == report["written_tokens"] == report["stored_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "--no-store: expected --mode cache; with buffer_only, host memory serves nothing by itself"),
+        (["--mode", "cache", "--modes"], "--no-store: expected no --modes beside it"),
+        (["--mode", "cache", "--fail-writes", 20], "--no-store: expected no --fail-writes beside it"),
+        (["--mode", "cache", "--store-folder", "here"], "--no-store: expected no --store-folder beside it"),
+    ],
+)
+def test_options_of_a_store_are_refused_without_one(arguments: list[object], told: str) -> None:
+    """Exit status 2, before anything is started."""
+    done = run("replay", "--requests", 3, "--no-store", *arguments)
+    assert 2 == done.exit_code
+    assert told in " ".join(done.stderr.split())

@@ -76,6 +76,8 @@ def test_a_fault_is_said_and_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> Non
         (["--format", "csv"], "--format csv: expected one of"),
         (["--device-pages", 10], "no such request could ever run"),
         (["--trace", "nowhere"], "nowhere: expected a readable file"),
+        (["--no-store"], "--no-store: expected --mode cache"),
+        (["--no-store", "--mode", "cache", "--store-gb", 1], "--no-store: expected no --store-gb beside it"),
     ],
 )
 def test_bad_input_is_one_line(arguments: list[str], told: str) -> None:

@@ -261,7 +261,7 @@ def test_the_report_has_the_fields_that_programs_read(tmp_path: Path) -> None:
     names = (
         "requests prompt_tokens ideal_hit_tokens device_hit_tokens store_hit_tokens recomputed_tokens "
         "queried_hit_tokens fetched_tokens local_tokens spliced_tokens losses open_claim_tokens written_tokens "
-        "redundant_write_tokens failed_puts offered_tokens stored_tokens refused_tokens dropped_tokens "
+        "redundant_write_tokens failed_puts offered_tokens stored_tokens kept_tokens refused_tokens dropped_tokens "
         "evicted_unwritten_tokens declines phantom_hit_tokens max_retries "
         "ticks violations compared_bytes wrong_bytes state_entries audit_log"
     )

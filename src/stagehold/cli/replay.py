@@ -28,6 +28,7 @@ def replay(
     trace: Annotated[Path | None, typer.Option(help="Trace file of any format; the shipped one if left out.")] = None,
     requests: Annotated[int, typer.Option(min=1, max=10**9, help="How many of the trace's requests.")] = 500,
     mode: Annotated[HostMode, typer.Option(help="What host memory is.")] = HostMode.BUFFER_ONLY,
+    no_store: Annotated[bool, typer.Option("--no-store", help="Host memory alone, with --mode cache.")] = False,
     modes: Annotated[bool, typer.Option("--modes", help="Both modes in turn, with equal host memory.")] = False,
     write_policy: Annotated[WritePolicy, typer.Option(help="When pages are written.")] = WritePolicy.WRITE_THROUGH,
     fail_writes: Annotated[float, typer.Option(min=0, max=100, help="Per cent of the puts that fail.")] = 0,
@@ -82,6 +83,7 @@ def replay(
         device_pages=device_pages,
         staging_pages=staging_pages,
         token_budget=token_budget,
+        store=not no_store,
         store_delay=store_delay,
         tenants=tenants,
         hang_ups=hang_ups,
@@ -93,6 +95,8 @@ def replay(
         store_folder=store_folder,
     )
     refuse_overwriting("--audit", options.audit, options.trace)
+    if no_store:
+        refuse_without_store(mode, {"--modes": modes, "--store-folder": store_folder, "--fail-writes": fail_writes})
     refuse_out(out, options)
     try:
         with progress_bar(shown=not as_json) as progress:
@@ -153,6 +157,15 @@ def end(report: ReplayReport | RanksReport) -> None:
 def started(rank: int, pid: int) -> None:
     """Say which process a rank is, for whoever wants to look at it, or to end it."""
     typer.echo(f"stagehold: rank {rank} is process {pid}", err=True)
+
+
+def refuse_without_store(mode: HostMode, others: dict[str, object]) -> None:
+    """Say what makes no sense without a store: a mode in which nothing serves, and options of a store."""
+    if mode is not HostMode.CACHE:
+        raise BadInput(f"--no-store: expected --mode cache; with {mode.value}, host memory serves nothing by itself")
+    for option, given in others.items():
+        if given:
+            raise BadInput(f"--no-store: expected no {option} beside it, which is about a store")
 
 
 def refuse_restart(run: Replay) -> None:
@@ -243,7 +256,7 @@ def _rows(report: ReplayReport) -> Iterator[tuple[str, str, str]]:
     yield "prompt tokens", f"{report.prompt_tokens:,}", ""
     yield "hit tokens", f"{hits:,}", f"{share(hits, report.prompt_tokens)} of the prompts"
     yield "  from the device", f"{report.device_hit_tokens:,}", ""
-    yield "  from the store", f"{report.store_hit_tokens:,}", ""
+    yield "  from host memory or the store", f"{report.store_hit_tokens:,}", ""
     yield (
         "ideal hit tokens",
         f"{report.ideal_hit_tokens:,}",
@@ -261,6 +274,8 @@ def _rows(report: ReplayReport) -> Iterator[tuple[str, str, str]]:
     yield "written tokens", f"{report.written_tokens:,}", f"{redundant} of them were there" if redundant else ""
     yield "offered for writing", f"{report.offered_tokens:,}", "each token once for every time that it was offered"
     yield "  stored", f"{report.stored_tokens:,}", ""
+    if report.kept_tokens:
+        yield "  kept in host memory", f"{report.kept_tokens:,}", "no store was in use"
     yield "  refused", f"{report.refused_tokens:,}", "stored already, or what leads to them is not"
     yield "  dropped", f"{report.dropped_tokens:,}", f"{report.failed_puts:,} puts failed" if report.failed_puts else ""
     yield "  evicted unwritten", f"{report.evicted_unwritten_tokens:,}", ""

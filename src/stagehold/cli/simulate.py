@@ -15,7 +15,7 @@ import orjson
 import typer
 
 from stagehold.cli.errors import BadInput, refuse_overwriting, write_out
-from stagehold.cli.replay import progress_bar
+from stagehold.cli.replay import progress_bar, refuse_without_store
 from stagehold.cli.trace import FORMATS, chosen_format
 from stagehold.lab.virtual_costs import AcceleratorName, CostModel, ModelName, device_tokens, measured, preset
 from stagehold.specs.outcomes import FetchGate, HostMode
@@ -62,6 +62,7 @@ def simulate(
     mode: Annotated[HostMode, typer.Option(help="What host memory is.")] = HostMode.BUFFER_ONLY,
     policy: Annotated[str, typer.Option(help=f"How pages are brought back: {POLICY_NAMES}.")] = "live",
     tier: Annotated[bool, typer.Option(help="Without it, the same as --policy none.")] = True,
+    no_store: Annotated[bool, typer.Option("--no-store", help="Host memory alone, with --mode cache.")] = False,
     page_size: Annotated[int, typer.Option(min=1, max=4096, help="Tokens in a page.")] = 64,
     device_pages: Annotated[
         int, typer.Option(min=0, max=MOST_PAGES, help="Pages on the device; 0: what fits beside the weights.")
@@ -116,6 +117,7 @@ def simulate(
         mode=mode,
         policy=_policy(policy, tier=tier),
         token_budget=token_budget,
+        store=not no_store,
         link=LinkSpeed(store_gbps * 1e9, _span(store_latency_ms)),
         store_bytes=ceil(store_gb * 1e9),
         limits=Limits(**{name: given for name, given in limits.items() if given is not None}),
@@ -126,6 +128,8 @@ def simulate(
         strict=strict,
         audit=audit,
     )
+    if no_store:
+        refuse_without_store(mode, {"--no-tier": not tier, "--store-gb": store_gb})
     for option, path in (("--audit", audit), ("--out", out)):
         if path is not None:
             refuse_overwriting(option, path, options.trace)
@@ -233,7 +237,7 @@ def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     yield "prompt tokens", f"{prompts:,}", ""
     yield "hit tokens", f"{hits:,}", f"{share(hits, prompts)} of the prompts"
     yield "  from the device", f"{found['device_hit_tokens']:,}", ""
-    yield "  from the store", f"{found['store_hit_tokens']:,}", ""
+    yield "  from host memory or the store", f"{found['store_hit_tokens']:,}", ""
     yield "ideal hit tokens", f"{found['ideal_hit_tokens']:,}", f"{share(hits, found['ideal_hit_tokens'])} reached"
     yield "recomputed tokens", f"{found['recomputed_tokens']:,}", "computed before, and again"
     yield "queried hit tokens", f"{found['queried_hit_tokens']:,}", "counted per claim"

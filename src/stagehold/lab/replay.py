@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -51,7 +51,7 @@ class ReplayOptions:
     After `restart_after` requests the engine is closed and a fresh one goes on with the same store.
     `store_delay` is the most ticks that a store's answer is held back, drawn from `seed`. Conversations are dealt to
     `tenants`, who share nothing; `hang_ups` per cent of the clients give up; the trace runs `speed` times as fast.
-    Of all puts `fail_writes` per cent fail at a random page.
+    Of all puts `fail_writes` per cent fail at a random page. Without a `store` host memory serves alone.
     The store lies in `store_folder` and stays there; without one it is gone after the replay. A token has
     `token_part_bytes` bytes in each layer's K and V, a multiple of 8, which ranks share among them.
     """
@@ -69,6 +69,7 @@ class ReplayOptions:
     staging_pages: int = 0
     token_budget: int = 512
     page_cache_fraction: float = 0.5
+    store: bool = True
     store_delay: int = 8
     fail_writes: float = 0.0
     tenants: int = 1
@@ -161,7 +162,9 @@ class Replay:
     def _engine(self, folder: Path, audit: Path) -> Iterator[Engine]:
         audit.parent.mkdir(parents=True, exist_ok=True)
         options = self.options
-        with AuditLog(audit) as log, closing(self._counted(self.open_store(folder))) as store:
+        with ExitStack() as stack:
+            log = stack.enter_context(AuditLog(audit))
+            store = stack.enter_context(closing(self._counted(self.open_store(folder)))) if options.store else None
             engine = Engine(
                 self.config,
                 store=store,
@@ -183,7 +186,8 @@ class Replay:
         if number > 1:
             audit = audit.with_name(f"{audit.stem}.{number}{audit.suffix}")
         with self._engine(folder, audit) as engine:
-            warm_up(engine)
+            if self.options.store:
+                warm_up(engine)
             runner = self.new_runner(engine)
             self._serve(Scheduler(engine, runner, token_budget=self.options.token_budget), requests)
             engine.drain(DRAIN_TICKS)
@@ -240,6 +244,7 @@ class Replay:
             failed_puts=sums.puts.failed_puts,
             offered_tokens=tokens("offered"),
             stored_tokens=tokens("stored"),
+            kept_tokens=tokens("host_only"),
             refused_tokens=tokens("refused"),
             dropped_tokens=tokens("dropped"),
             evicted_unwritten_tokens=tokens("evicted_unwritten"),

@@ -19,8 +19,9 @@ class ReplayReport:
     earlier request had computed them. `queried_hit_tokens`, `spliced_tokens`, `losses` and `open_claim_tokens` are the
     engine's token ledger. `local_tokens` were found in host memory instead of being fetched. Of the tokens that were
     written to the store, `redundant_write_tokens` were there already; every offered token was stored, refused, dropped
-    or evicted unwritten. `phantom_hit_tokens` were counted as hits and had wrong bytes at the forward. `state_entries`
-    counts how often each state was entered, as machine.state.
+    or evicted unwritten, or kept in host memory for want of a store (`kept_tokens`). `phantom_hit_tokens` were counted
+    as hits and had wrong bytes at the forward. `state_entries` counts how often each state was entered, as
+    machine.state.
     """
 
     requests: int
@@ -40,6 +41,7 @@ class ReplayReport:
     failed_puts: int
     offered_tokens: int
     stored_tokens: int
+    kept_tokens: int
     refused_tokens: int
     dropped_tokens: int
     evicted_unwritten_tokens: int
@@ -74,6 +76,7 @@ class ReplayReport:
             - self.open_claim_tokens,
             "offered tokens without an end": self.offered_tokens
             - self.stored_tokens
+            - self.kept_tokens
             - self.refused_tokens
             - self.dropped_tokens
             - self.evicted_unwritten_tokens,

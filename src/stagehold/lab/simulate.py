@@ -53,11 +53,12 @@ class SimulationOptions:
     `policy` says how pages are brought back; one without a tier has neither host memory nor a store, which is what the
     others are measured against.
     `token_budget` tokens may be computed in a pass, which stands for `steps_per_pass` decode steps (0: what makes about
-    10 ms). `store_bytes` of 0: the store keeps everything. With `users` the trace's sessions are dealt out to so many,
-    and pauses within a session cut to `longest_pause_s`. `settings` are further ones of `EngineConfig`; they go before
-    all others, and the policy's own before them. With `belady` pages leave the device by their next use in the trace,
-    the farthest first. Where the fetch gate is on, it is told what the cost model computes in the time of an idle pass,
-    unless `settings` say otherwise. With `audit` the audit log is written there.
+    10 ms). Without a `store` host memory serves alone. `store_bytes` of 0: the store keeps everything. With `users` the
+    trace's sessions are dealt out to so many, and pauses within a session cut to `longest_pause_s`. `settings` are
+    further ones of `EngineConfig`; they go before all others, and the policy's own before them. With `belady` pages
+    leave the device by their next use in the trace, the farthest first. Where the fetch gate is on, it is told what the
+    cost model computes in the time of an idle pass, unless `settings` say otherwise. With `audit` the audit log is
+    written there.
     """
 
     cost: CostModel
@@ -76,6 +77,7 @@ class SimulationOptions:
     token_budget: int = 2048
     running_limit: int = 128
     steps_per_pass: int = 0
+    store: bool = True
     link: LinkSpeed = field(default_factory=LinkSpeed)
     store_bytes: int = 0
     limits: Limits = field(default_factory=Limits)
@@ -164,7 +166,7 @@ class Simulation:
             self.relaunches = Relaunches(log.block)
             watch |= {"sink": self.relaunches.block, "on_violation": log.violation}
         policy = options.policy
-        own = store if policy.tier else None
+        own = store if self._asks else None
         engine = Engine(self.config, store=own, strict=options.strict, machines=policy.machines, **watch)
         with closing(engine):
             self._warm_up(engine)
@@ -187,12 +189,17 @@ class Simulation:
             samples.end()
         return samples
 
+    @property
+    def _asks(self) -> bool:
+        """Whether there is a store."""
+        return self.options.policy.tier and self.options.store
+
     def _warm_up(self, engine: Engine) -> None:
         """Let the store's self-test pass before time begins."""
         while engine.attachment is AttachmentState.ATTACHING:
             self._idle()
             engine.tick()
-        if self.options.policy.tier and engine.attachment is not AttachmentState.ATTACHED:
+        if self._asks and engine.attachment is not AttachmentState.ATTACHED:
             raise StoreUnusable(f"the store failed its self-test: the link is {engine.attachment.name.lower()}")
         self.clock.now_ns = 0
 

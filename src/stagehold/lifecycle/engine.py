@@ -59,8 +59,9 @@ class Engine:
 
     `store` is attached at once: its self-test runs in the first ticks, and requests that arrive meanwhile are
     launched when it has passed; what they publish before that is written when it is matched or built upon later.
-    The engine closes the store. With `shadow_oracle` a `transitions` machine of the same rows looks on: the first
-    step that it would have taken differently raises, in every mode.
+    The engine closes the store. Without one, in `cache` mode, host memory takes pages and gives them back by itself.
+    With `shadow_oracle` a `transitions` machine of the same rows looks on: the first step that it would have taken
+    differently raises, in every mode.
 
     All calls belong to one thread (`WrongThread`), and none may come from inside another (`Reentered`). A call at the
     wrong moment, or with an argument that it cannot take, raises `Misuse` and changes nothing; one with a handle that
@@ -263,7 +264,10 @@ class Engine:
 
     @exclusive
     def detach(self) -> None:
-        """Stop using the store: holds and writes are dropped at once, their IO runs out over the next ticks."""
+        """Stop using the store: what needs it is dropped at once, its IO runs out over the next ticks.
+
+        In `cache` mode host memory goes on alone, and what is verified or was copied stays; else all is dropped.
+        """
         self._refuse_visits("detach")
         self._parts.detach()
 
