@@ -9,7 +9,7 @@ import pytest
 
 from stagehold import AuditLog, HostMode, Skip
 from stagehold.cache.stores.simulated import Delays, Rates, SimulatedStore
-from stagehold.machines import MACHINES
+from stagehold.machines import MACHINES, HandleKey
 from stagehold.machines.audit import replay, verify
 from stagehold.testing.hand import Hand
 
@@ -54,6 +54,18 @@ def run(hand, log: AuditLog, mode: HostMode) -> tuple[Hand, dict[int, int]]:
     core = h.core
     alive = {**core.requests, **core.holds, **core.writes}
     return h, {number: int(m.state) for number, m in alive.items()}
+
+
+def test_the_engine_s_own_machines_are_born_before_all_else(hand):
+    """As the first of the log, each by its own name and as attempt 0."""
+    blocks = []
+    h = hand(engine_options={"sink": blocks.append})
+    h.arrive("a", h.prompt(2))
+    h.tick()
+    first, *_ = blocks
+    standing = [birth for birth in first.births if isinstance(birth.key, HandleKey) and not birth.key.namespace]
+    assert [("store", 0), ("attachment", 0), ("tick", 0)] == [(birth.key.rid, birth.key.attempt) for birth in standing]
+    assert [1, 2, 3] == [birth.number for birth in standing]
 
 
 @pytest.mark.parametrize("mode", list(HostMode))
