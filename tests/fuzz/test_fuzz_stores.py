@@ -118,12 +118,13 @@ FILE_NAMES = st.sampled_from([
     f"{NEW}-1-99999999999999999999999-0123456789abcdef", f"{NEW}-²-³-0123456789abcdef", ".new-", ".new----",
     f"{NEW}-999999999-999999999999999-0123456789abcdef",
 ]) | st.sampled_from([name.hex() for name in NAMES])  # fmt: skip
-PACKED_NAMES = st.sampled_from([
+SEGMENT_NAMES = [
     "x.segment", "-.segment", "4096-1-0123456789abcdef.segment", "4096-99999999999-0123456789abcdef.segment",
     "0-1-0123456789abcdef.segment", "4096-0-0123456789abcdef.segment", "-4096-1-0123456789abcdef.segment",
     "99999999999999-1-0123456789abcdef.segment", "4096-16384-0123456789abcdef.segment", "²-1-0123456789abcdef.segment",
     "4096-1-0123456789abcdef.segment.new", "4096--1-0123456789abcdef.segment",
-])  # fmt: skip
+]  # fmt: skip
+PACKED_NAMES = st.sampled_from(SEGMENT_NAMES)
 
 
 def planted(place: Path, kind: str, raw: bytes, outside: Path) -> None:
@@ -224,6 +225,20 @@ def test_any_folder_of_segments_is_used_or_passed_over(
         for name, (kind, raw) in plants:
             if name.startswith("4096-") or kind != "file":
                 planted(root / "segments" / name, kind, raw, outside)
+        used(open_packed, root, outside)
+
+
+@pytest.mark.parametrize("name", SEGMENT_NAMES)
+def test_whatever_has_the_name_of_a_segment_is_passed_over(tmp_path: Path, name: str) -> None:
+    """A link, a loop, a folder, a pipe, a socket, a terabyte of nothing."""
+    outside = tmp_path / "outside"
+    outside.write_bytes(SECRET)
+    for kind in ("link", "loop", "folder", "pipe", "socket", "hole"):
+        root = tmp_path / kind
+        store = open_packed(root)
+        put(store)
+        store.close()
+        planted(root / "segments" / name, kind, b"", outside)
         used(open_packed, root, outside)
 
 
