@@ -53,7 +53,6 @@ def test_a_trace_whose_needs_are_known(trace: Path) -> None:
 
     assert 1 < least_gb <= 2
     assert 2 < least_gbps <= 4
-    assert found.answer is not None
     assert (2, 4) == (found.grid.host_gb[found.answer[0]], found.grid.store_gbps[found.answer[1]])
     assert (None, None, 4, 4) == found.stairs
     assert found.even
@@ -133,17 +132,21 @@ def test_the_bar(hits: int, wait: float, judge: Judge, good: bool) -> None:
     assert good is Bar(0.02, judge).holds(record(hits, wait), record(1000, 1000.0))
     assert Bar(0.02, Judge.TTFT).holds(record(0, 25.0), record(0, 15.0))
     assert not Bar(0.02, Judge.TTFT).holds(record(0, 25.1), record(0, 15.0))
+    assert Bar(0.02, Judge.HITS, 0.5).holds(record(490, 1.0), record(500, 1.0))
+    assert not Bar(0.02, Judge.HITS, 0.5).holds(record(489, 1.0), record(500, 1.0))
 
 
 def test_what_is_out_of_reach_is_said(trace: Path) -> None:
-    """With what the largest pair reaches; one simulation tells."""
+    """With what the largest pair reaches, which is then what the others are measured against."""
     found = searched(trace, host="0.25-0.5")
+    told = paragraph(found)
 
-    assert found.answer is None
-    assert 1 == len(found.runs)
-    assert (None, None) == found.stairs
-    assert paragraph(found).startswith("No pair will do: 0.5 GB of host memory and 16 GB/s to the store")
-    assert as_json(found)["answer"] is None
+    assert (1, 4) == found.answer
+    assert 0.3 < found.bar.reachable < 0.5
+    assert not as_json(found)["ideal_in_reach"]
+    assert told.startswith("No pair comes within 2 % of what a cache that never forgets hits: 0.5 GB of host memory")
+    assert "Measured against that, 0.5 GB of host memory and 4 GB/s to the store will do: that hits 46.1 %" in told
+    assert "98 % of what the largest pair hits" in told
 
 
 def test_the_answer_in_words_and_charts(trace: Path) -> None:

@@ -61,8 +61,8 @@ def size(
         raise BadInput(str(error)) from error
     _tell(found, out, as_json=as_json)
     end(list(found.runs.values()))
-    if found.answer is None:
-        typer.echo("stagehold: no pair of the grid is good enough; see --within, --host-gb and --store-gbps", err=True)
+    if found.bar.reachable < 1:
+        typer.echo("stagehold: the ideal is out of reach; see --within, --host-gb and --store-gbps", err=True)
         raise typer.Exit(1)
 
 

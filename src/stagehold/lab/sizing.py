@@ -7,7 +7,7 @@ the whole staircase of pairs that will do. Those next to the answer are simulate
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import ceil, floor, log2
 from typing import Any
@@ -40,15 +40,17 @@ class Bar:
     """What makes a run good enough.
 
     Hit tokens of at least 1 - `within` of the ideal, and a median time to first token of at most 1 + `within` times
-    that of the largest pair, or of one pass more than that, since times are no finer.
+    that of the largest pair, or of one pass more than that, since times are no finer. Where the largest pair reaches
+    less of the ideal, `reachable` is what it reaches, and hit tokens are measured against that.
     """
 
     within: float
     judge: Judge = Judge.BOTH
+    reachable: float = 1.0
 
     def holds(self, run: Record, largest: Record) -> bool:
         """Whether `run` is good enough."""
-        hits = reached(run) >= 1 - self.within
+        hits = reached(run) >= (1 - self.within) * self.reachable
         wait, best = float(run["ttft_ms"]["p50"]), float(largest["ttft_ms"]["p50"])
         soon = wait <= max(best * (1 + self.within), best + PASS_MS)
         return {Judge.HITS: hits, Judge.TTFT: soon, Judge.BOTH: hits and soon}[self.judge]
@@ -71,15 +73,15 @@ class Grid:
 class Sized:
     """What a search found. `stairs` gives for each host memory the place of the slowest link that will do, or None.
 
-    `runs` are the records of all pairs that were simulated, by place; `answer` is None where not even the largest
-    pair is good enough. With `even` the pairs next to the answer were simulated and are not good enough.
+    `runs` are the records of all pairs that were simulated, by place. The pairs next to the answer are among them, and
+    are not good enough; `even` says whether the answer is where the search led to.
     """
 
     grid: Grid
     bar: Bar
     runs: Mapping[Place, Record]
     stairs: tuple[int | None, ...]
-    answer: Place | None
+    answer: Place
     even: bool
 
     @property
@@ -110,7 +112,7 @@ def size(options: Mapping[str, Any], grid: Grid, bar: Bar, run_all: RunAll) -> S
         return [bar.holds(runs[place], runs[grid.top]) for place in places]
 
     if not ask([grid.top])[0]:
-        return Sized(grid, bar, runs, (None,) * len(grid.host_gb), None, even=True)
+        bar = replace(bar, reachable=reached(runs[grid.top]))
     stairs = staircase(len(grid.host_gb), len(grid.store_gbps), ask)
     answer, even = settled(_balanced(grid, stairs), ask)
     return Sized(grid, bar, runs, tuple(stairs), answer, even)

@@ -8,6 +8,9 @@ from typing import Any
 from stagehold.lab.sizing import Judge, Place, Sized, reached
 from stagehold.lab.virtual_costs import COMPUTE_SHARE, MEMORY_SHARE, PASS_MS
 
+OVERLOAD_MS = 10_000
+"""Nobody waits so long for a first token, so that requests queue up for want of arithmetic."""
+
 
 def paragraph(found: Sized) -> str:
     """The answer, what it gives, and what else would do."""
@@ -28,6 +31,11 @@ def assumptions(found: Sized) -> Iterator[str]:
     )
     least, most = run["store_latency_ms"]
     room = f"{options['store_gb']:g} GB" if options.get("store_gb") else "room for everything"
+    if run["ttft_ms"]["p50"] > OVERLOAD_MS:
+        yield (
+            f"The machine does not keep up: even with the largest pair half of the requests wait longer than "
+            f"{run['ttft_ms']['p50'] / 1000:,.0f} s, and what they share may not be computed yet when they come."
+        )
     yield (
         f"The store: a link of constant speed that reads and writes share, {least:g} to {most:g} ms for an operation, "
         f"{room}; host memory is {run['mode']}. Copies from host to device take no time."
@@ -72,7 +80,8 @@ def as_json(found: Sized) -> dict[str, Any]:
     return {
         "within": found.bar.within,
         "judge": str(found.bar.judge),
-        "answer": _pair(found, found.answer) if found.answer is not None else None,
+        "ideal_in_reach": found.bar.reachable == 1,
+        "answer": _pair(found, found.answer),
         "paragraph": paragraph(found),
         "assumptions": list(assumptions(found)),
         "largest": _pair(found, found.grid.top),
@@ -101,13 +110,13 @@ def _pair(found: Sized, place: Place) -> dict[str, Any]:
 
 def _answer(found: Sized) -> Iterator[str]:
     grid, wanted = found.grid, _wanted(found)
-    if found.answer is None:
-        yield (
-            f"No pair will do: {_sizes(found, grid.top)}, the largest that was looked at, {_reaches(found, grid.top)}. "
-            f"Wanted were {wanted}."
-        )
-        return
     run = found.runs[found.answer]
+    if found.bar.reachable < 1:
+        yield (
+            f"No pair comes within {100 * found.bar.within:g} % of what a cache that never forgets hits: "
+            f"{_sizes(found, grid.top)}, the largest that was looked at, {_reaches(found, grid.top)}. Measured against "
+            "that,"
+        )
     yield f"{_sizes(found, found.answer)} will do: that {_reaches(found, found.answer)}. Wanted were {wanted}."
     if run["ideal_hit_tokens"] == 0:
         yield "No prefix of these requests comes back, so that any size would do."
@@ -139,6 +148,7 @@ def _reaches(found: Sized, place: Place) -> str:
 
 def _wanted(found: Sized) -> str:
     bar = found.bar
-    hits = f"{100 * (1 - bar.within):g} % of what a cache that never forgets hits"
+    ideal = "a cache that never forgets" if bar.reachable == 1 else "the largest pair"
+    hits = f"{100 * (1 - bar.within):g} % of what {ideal} hits"
     soon = f"a median time to first token within {100 * bar.within:g} %, or {PASS_MS} ms, of the largest pair's"
     return {Judge.HITS: hits, Judge.TTFT: soon, Judge.BOTH: f"{hits} and {soon}"}[bar.judge]
