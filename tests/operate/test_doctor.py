@@ -22,7 +22,7 @@ from stagehold.operate.doctor.check import Check, guarded, size
 from stagehold.operate.doctor.examine import Patient, examine
 from stagehold.operate.doctor.machine import has_cuda, least, processors, rooms
 from stagehold.operate.doctor.traps import filesystem
-from stagehold.operate.settings import PREFIX
+from stagehold.operate.settings import PREFIX, shown
 
 LEAST = {"device_pages": 64, "largest_request_tokens": 1024}
 BYTES = {**LEAST, "parts": 2, "page_part_bytes": 4096}
@@ -355,6 +355,21 @@ def test_a_server_that_does_not_listen():
         port = taken.getsockname()[1]
     for url in (f"valkey://127.0.0.1:{port}/0", f"s3://bucket/x?endpoint=http://127.0.0.1:{port}"):
         fails("store server", Patient(store=url), f"127.0.0.1:{port}: Connection refused", f"nc -z 127.0.0.1 {port}")
+
+
+def test_no_password_is_told():
+    """Neither by a check nor by the command that shows the options."""
+    url = "valkey://user:secret-word@127.0.0.1:1/0?capacity=1GiB"
+    told = [check.detail for check in stores.look(url.replace("valkey", "nowhere"), stores.Wanted())]
+    assert "nowhere://user:***@127.0.0.1:1/0" in told[-1]
+    assert "secret-word" not in " ".join(told)
+    words = [word for name, value in {**LEAST, "store": url}.items() for word in ("--set", f"{name}={value}")]
+    for more in ([], ["--json"]):
+        done = CliRunner().invoke(app, ["config", "show", *words, *more])
+        assert "user:***@127.0.0.1:1" in done.stdout
+        assert "secret-word" not in done.stdout
+    assert "valkey://127.0.0.1:1" == shown("valkey://127.0.0.1:1")
+    assert shown(None) is None
 
 
 def test_a_server_whose_name_nobody_knows():

@@ -105,9 +105,11 @@ def _value(text: str) -> Any:
 
 def _options(found: Configuration) -> dict[str, Any]:
     """Every option by its dotted name; what was derived in place of what was not set."""
+    from stagehold.operate.settings import shown
+
     plain = found.engine.model_dump()
     limits = plain.pop("limits")
-    return {**plain, "store": found.store, **{f"limits.{name}": value for name, value in limits.items()}}
+    return {**plain, "store": shown(found.store), **{f"limits.{name}": value for name, value in limits.items()}}
 
 
 def _said(value: Any) -> str:

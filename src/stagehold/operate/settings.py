@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, ValidationError, create_model
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -161,6 +162,14 @@ def _engine_values(settings: Any, staging: Staging) -> dict[str, Any]:
     values = {name: getattr(settings, name) for name in EngineConfig.model_fields}
     parts = [one.model_dump() | {"staging_pages": staging.parts[one.name]} for one in settings.components]
     return values | {"staging_pages": staging.pages, "components": tuple(ComponentConfig(**one) for one in parts)}
+
+
+def shown(url: str | None) -> str | None:
+    """A store's URL as it may be printed: without the password that it may hold."""
+    host = urlsplit(url or "").netloc
+    user, at, address = host.rpartition("@")
+    name, colon, _ = user.partition(":")
+    return url.replace(host, f"{name}:***@{address}", 1) if url and at and colon else url
 
 
 # Sources

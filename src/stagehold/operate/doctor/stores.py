@@ -11,7 +11,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,6 +20,7 @@ from stagehold.cache.stores.open import open_store, parse_url
 from stagehold.cache.stores.open import size as parse_size
 from stagehold.cache.stores.protocol import Buffer, Progress, Store, Verdict, WaitableStore
 from stagehold.operate.doctor.check import Check, size
+from stagehold.operate.settings import shown
 
 PAGES = 16
 SECONDS = 20.0
@@ -52,7 +53,12 @@ class Wanted:
 
 
 def look(url: str, wanted: Wanted) -> Iterator[Check]:
-    """All checks of the store at `url`, up to the first that fails."""
+    """All checks of the store at `url`, up to the first that fails; no password is told."""
+    for check in _look(url, wanted):
+        yield replace(check, detail=check.detail.replace(url, shown(url) or ""))
+
+
+def _look(url: str, wanted: Wanted) -> Iterator[Check]:
     try:
         parsed = parse_url(url, wanted.page_bytes)
     except ValueError as error:
