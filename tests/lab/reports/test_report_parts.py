@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from stagehold.lab.reports.charts import Axes, Line, lines, nice, rates, short
+from stagehold.lab.reports.overview import overview
 from stagehold.lab.reports.page import Extra, page, write_report
 from stagehold.lab.reports.run import RunError, as_run, read_run
 from stagehold.lab.reports.sentences import comparison, summary
@@ -64,6 +65,19 @@ def test_of_many_runs_the_ends_are_told() -> None:
     assert "that of r19, 481 ms, the longest that of r0, 500 ms." in told
     assert 20 == page(runs).count("<details><summary>r")
     assert 0 == page(runs[:4]).count("<details>")
+
+
+def test_waits_are_drawn_from_what_is_known() -> None:
+    """All times where they are there, ranks where only those are; one rank alone is no curve."""
+    ranks = {"p50": 10.0, "p90": 100.0, "p99": 1000.0}
+    drawn = [
+        "".join(overview([as_run("a", FOUND | {"ttft_ms": ranks, "ttft_ms_sorted": times})]))
+        for times in (None, [1.0, 10.0, 100.0])
+    ]
+
+    assert "M48.0 100.0L209.0 28.0L370.0 11.8" in drawn[0]
+    assert "M48.0 190.0L209.0 100.0L370.0 10.0" in drawn[1]
+    assert "<svg" not in "".join(overview([as_run("a", FOUND | {"ttft_ms": {"p50": 9.0}})]))
 
 
 def test_bars_in_parts_are_of_one_scale() -> None:

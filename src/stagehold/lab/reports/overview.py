@@ -30,6 +30,7 @@ FIGURES = (
 )
 SOURCES = ("device", "store", "computed")
 RANKS = (("p50", "first token p50 ms"), ("p95", "first token p95 ms"))
+SHARES = (("p50", 50.0), ("p90", 90.0), ("p95", 95.0), ("p99", 99.0), ("most", 100.0))
 CURVES_MAX = 12
 """So many runs are told apart in one chart; of more, the first are drawn, and the title says so."""
 
@@ -95,12 +96,17 @@ def _ends(runs: Sequence[Run]) -> str:
 
 def _waits(runs: Sequence[Run]) -> str:
     """Times to first token of all runs in one chart."""
-    known = [run for run in runs if len(run.found.get("ttft_ms_sorted") or []) > 1]
-    drawn = []
-    for run in known[:CURVES_MAX]:
-        times = run.found["ttft_ms_sorted"]
-        shares = [100 * rank / (len(times) - 1) for rank in range(len(times))]
-        drawn.append(Line(run.name, [max(time, 0.1) for time in times], shares))
-    title = "Waiting for the first token" + ("" if len(known) <= CURVES_MAX else f", first {CURVES_MAX} runs")
+    drawn = [Line(run.name, *curve) for run in runs if len((curve := _curve(run))[0]) > 1]
+    title = "Waiting for the first token" + ("" if len(drawn) <= CURVES_MAX else f", first {CURVES_MAX} runs")
     axes = Axes("ms to the first token", "% of requests", log=True, most=100)
-    return f'<div class="charts">{lines(title, axes, drawn)}</div>' if drawn else ""
+    return f'<div class="charts">{lines(title, axes, drawn[:CURVES_MAX])}</div>' if drawn else ""
+
+
+def _curve(run: Run) -> tuple[list[float], list[float]]:
+    """Times in ms, and the share in % that waited no longer: from all times, or from what ranks there are."""
+    times = run.found.get("ttft_ms_sorted") or []
+    shares = [100 * rank / (len(times) - 1) for rank in range(len(times))] if len(times) > 1 else []
+    if not shares:
+        known = [(run.waits[rank], share) for rank, share in SHARES if rank in run.waits]
+        times, shares = [time for time, _ in known], [share for _, share in known]
+    return [max(time, 0.1) for time in times], shares
