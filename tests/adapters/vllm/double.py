@@ -222,7 +222,7 @@ class Vllm:
         new: list[Request] = []
         sync = False
         # Who was passed over before comes first: blocks that a load has filled are not kept from those who can run.
-        for request in sorted(self.waiting, key=lambda one: one.status is not Status.LOADING):
+        for request in sorted(self.waiting, key=lambda one: not one.tables):
             if budget <= 0:
                 break
             if request.status is Status.LOADING and not self._received(request):
@@ -316,12 +316,15 @@ class Vllm:
         computed, pages = len(local[0]) * self.size + external, -(-upto // self.size)
         reused = {block for table in local for block in table if block and not self.pool.users[block]}
         firsts = [max(self._reach(group, computed), len(local[group])) for group in range(len(local))]
-        if sum(pages - first for first in firsts) + len(reused) > len(self.pool.free):
+        # A load holds its blocks without going on: there must be what it will need, and what those loaded before will.
+        loaded = [one for one in self.waiting if one.tables] if delay else []
+        kept = sum(-(-one.num_tokens // self.size) - len(table) for one in loaded for table in one.tables)
+        kept += (-(-request.num_tokens // self.size) - pages) * len(local) if delay else 0
+        if sum(pages - first for first in firsts) + len(reused) + kept > len(self.pool.free):
             return False
         for group, table in enumerate(local):
-            kept = [self.pool.use(block) if block and at >= self._reach(group, computed) else 0
-                    for at, block in enumerate(table)]  # fmt: skip
-            request.tables.append(kept)
+            request.tables.append([self.pool.use(block) if block and at >= self._reach(group, computed) else 0
+                                   for at, block in enumerate(table)])  # fmt: skip
         for group, table in enumerate(request.tables):
             table.extend([0] * (firsts[group] - len(table)))
             table.extend(self.pool.take() for _ in range(pages - len(table)))

@@ -145,8 +145,7 @@ def test_any_strides(layers_first):
         b.check()
 
 
-@pytest.mark.parametrize("window", [1, 2, 5, 8, 9, 10, 13, 40])
-@pytest.mark.parametrize("loads", LOADS)
+@pytest.mark.parametrize(("window", "loads"), [(window, LOADS[window % 2]) for window in (1, 2, 5, 8, 9, 10, 13, 40)])
 def test_every_window_ends_where_vllms_does(window, loads):
     """On a block's border, one before, one behind: each block that vLLM asks for has its page, and no more is saved."""
     with bench("gemma", loads=loads, window=window, n_blocks=96) as b:

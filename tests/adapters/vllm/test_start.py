@@ -235,7 +235,7 @@ def test_vllm_is_not_needed_to_import_the_package():
     """Only the connector itself asks for it."""
     assert cache_config("llama", 4)
     program = (
-        "import sys, stagehold.adapters.vllm as v, stagehold.adapters.vllm.scheduler, stagehold.adapters.vllm.worker\n"
+        "import sys, stagehold.adapters.vllm as v, stagehold.adapters.vllm.orders\n"
         "assert 'vllm' not in sys.modules\n"
         "try: v.StageholdConnector\n"
         "except ModuleNotFoundError as e: assert e.name == 'vllm', e\n"

@@ -106,7 +106,7 @@ def break_loads(monkeypatch, *, times: int = 10**6) -> list[int]:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_failed_load_beside_is_computed_and_not_promised_again(model, monkeypatch):
-    """Reported once; asked again, the connector has nothing for this request. The next one is served."""
+    """K47, K48: reported once; asked again, the connector has nothing for this request. The next one is served."""
     with bench(model) as b:
         b.serve("cold", prompt(42))
         b.forget_local()
@@ -136,7 +136,7 @@ def test_loads_that_always_fail_hold_nobody_up(model, monkeypatch):
 
 
 def test_a_failed_load_before_a_step_is_told_by_its_blocks(monkeypatch):
-    """With one group, vLLM cuts the request off at its first bad block and computes from there."""
+    """K47: with one group, vLLM cuts the request off at its first bad block and computes from there."""
     with bench("llama", loads="sync") as b:
         b.serve("cold", prompt(42))
         b.forget_local()
@@ -191,10 +191,10 @@ def test_a_store_that_promises_and_fails_holds_nobody_up(model, loads):
         b.check()
 
 
-@in_every_way
 @pytest.mark.parametrize("kind", ["fail", "short", "corrupt", "stall"])
+@pytest.mark.parametrize(("model", "loads"), [("llama", "sync"), ("gemma", "async")])
 def test_a_store_that_misbehaves_costs_time(model, loads, kind):
-    """Half of its operations go wrong; every answer is right."""
+    """K54: half of its operations go wrong; every answer is right."""
     from stagehold.cache.stores.simulated import Medium, SimulatedStore
 
     faults = Faults(**{kind: 0.5})
@@ -219,7 +219,7 @@ def test_without_room_in_our_pool_a_request_goes_without_us(model, loads):
 
 
 def test_a_reset_is_refused_while_a_request_runs():
-    """And empties host memory afterwards."""
+    """K89; it empties host memory afterwards."""
     with bench("llama") as b:
         b.ask("one", prompt(42), 9)
         for _ in range(4):
@@ -230,22 +230,3 @@ def test_a_reset_is_refused_while_a_request_runs():
         assert b.scheduler.reset()
         assert 0 == b.engine.stats().pools["full"].device_used
         b.check()
-
-
-def test_the_audit_log_explains_a_request(tmp_path):
-    """What the connector drives is what every log of an engine shows."""
-    from typer.testing import CliRunner
-
-    from stagehold.cli.main import app
-
-    path = tmp_path / "audit.jsonl"
-    with bench("gemma", audit_log=str(path)) as b:
-        b.serve("cold", prompt(42))
-        b.forget_local()
-        b.serve("warm", prompt(42))
-        b.check()
-    run = CliRunner()
-    assert 0 == run.invoke(app, ["audit", "verify", str(path)]).exit_code
-    told = run.invoke(app, ["audit", "explain", "warm", str(path)])
-    assert 0 == told.exit_code, told.output
-    assert "40" in told.output

@@ -38,3 +38,16 @@ def save(name: str, folder: Path) -> None:
             )
         )
     model.save_pretrained(folder)
+    _tokenizer().save_pretrained(folder)
+
+
+def _tokenizer() -> Any:
+    """Each id is a word: its number."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+    from transformers import PreTrainedTokenizerFast
+
+    words = Tokenizer(WordLevel({str(token): token for token in range(VOCABULARY)}, unk_token="0"))
+    words.pre_tokenizer = Whitespace()
+    return PreTrainedTokenizerFast(tokenizer_object=words, bos_token="1", eos_token="2", unk_token="0", pad_token="0")
