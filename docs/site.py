@@ -1,4 +1,7 @@
-"""What the site does with pages of the root and with links that leave docs/: they become its own, or plain text."""
+"""What the site does with pages of the root and with links that leave docs/: they become its own, or plain text.
+
+And it draws all machines on one page that needs no network: the pictures on the other pages are drawn by a browser.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,18 @@ ROOT_PAGES = {
 }
 """Pages of the root, and what shows them on the site."""
 LINK = re.compile(r"\[([^\]\n]+)\]\(([^)\s#]+)(#[^)\s]*)?\)")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the page of all machines, from their rows."""
+    from mkdocs.structure.files import File
+
+    from stagehold.machines.declared import MACHINES, declaration_hash
+    from stagehold.machines.html_page import page
+
+    drawn = page(MACHINES, declaration_hash().hex(), None)
+    files.append(File.generated(config, "machines/all.html", content=drawn))
+    return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
