@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from stagehold.cli.main import app
+from stagehold.cli.sweep import pairs
+from stagehold.lab.cell_options import known_as, names
 
 SMALL = ("--trace", "miniswe", "--requests", 10, "--users", 6, "--device-pages", 300, "--staging-pages", 200)
 
@@ -40,6 +43,15 @@ def test_a_table_a_file_and_a_page(tmp_path: Path) -> None:
     assert 0 == later.exit_code, later.output
     for html in (page, tmp_path / "later.html"):
         assert "By store_gbps" in html.read_text()
+
+
+def test_any_option_of_a_simulation_can_be_swept() -> None:
+    """By the same name; but for what is written, what is measured, and what `--policy none` and `--store false` say."""
+    of_simulate = {name for command in typer.main.get_command(app).commands["simulate"].params for name in command.opts}
+    others = {"--calibrate", "--tier", "--no-store", "--audit", "--out", "--json"}
+
+    assert set() == {name for name in of_simulate - others if known_as(name[2:].replace("-", "_")) not in names()}
+    assert {"retry_max_reissues": "1,2"} == pairs(["--retries", "1,2"])
 
 
 def test_the_options_can_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

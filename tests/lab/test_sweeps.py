@@ -11,7 +11,7 @@ from stagehold import HostMode
 from stagehold.lab.cell_options import OptionError, cell_of, names, value, values
 from stagehold.lab.cells import Cell, run_all
 from stagehold.lab.sweeps import sweep
-from stagehold.lab.traces import TraceError, shipped_trace
+from stagehold.lab.traces import Format, TraceError, shipped_trace
 
 SMALL = {"trace": ["miniswe"], "requests": [10], "users": [6], "device_pages": [300], "staging_pages": [200]}
 
@@ -32,13 +32,16 @@ def test_every_combination_is_a_cell() -> None:
 def test_options_reach_the_simulation() -> None:
     """A cell's own, those of the engine, its limits, and sizes in GB by the pages of the model."""
     chosen = {"prefetch_policy": "best_effort", "tries": "5", "store_latency_ms": "1-3", "scale": "256",
-              "host_gb": "1", "device_gb": "2.5", "model": "qwen2.5-7b", "page_size": "32"}  # fmt: skip
+              "host_gb": "1", "device_gb": "2.5", "model": "qwen2.5-7b", "page_size": "32", "step_ms": "7",
+              "prefill_rate": "5000", "format": "mooncake", "store": "false", "strict": "true"}  # fmt: skip
     cell = cell_of({name: value(name, text) for name, text in chosen.items()})
     options = cell.simulation()
     page_bytes = 32 * 2 * 28 * 4 * 128 * 2
 
     assert {"prefetch_policy": "best_effort"} == options.settings
     assert 5 == options.limits.tries
+    assert (7, 5000) == (options.cost.step_ms, options.cost.prefill_tokens_per_second)
+    assert (Format.MOONCAKE, False, True) == (options.trace_format, options.store, options.strict)
     assert ((1, 3), 256, 32) == (options.link.latency_ms, options.scale.block_tokens, options.page_size)
     assert (10**9 // page_bytes, int(2.5e9) // page_bytes) == (cell.staging_pages, cell.device_pages)
     assert Cell(device_pages=0, staging_pages=0) == cell_of({})

@@ -58,6 +58,8 @@ def sweep(
 
 def pairs(words: Sequence[str]) -> dict[str, str]:
     """`--name value` and `--name=value` as texts by name; each name once."""
+    from stagehold.lab.cell_options import known_as
+
     found: dict[str, str] = {}
     rest = iter(words)
     for word in rest:
@@ -67,7 +69,7 @@ def pairs(words: Sequence[str]) -> dict[str, str]:
         text = text if equals else next(rest, "")
         if not text:
             raise BadInput(f"{name}: expected a value, or several with commas between them")
-        name = name.removeprefix("--").replace("-", "_")
+        name = known_as(name.removeprefix("--").replace("-", "_"))
         if name in found:
             raise BadInput(f"{word}: expected once, with commas between its values")
         found[name] = text

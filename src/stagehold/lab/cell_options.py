@@ -17,9 +17,9 @@ from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from stagehold import EngineConfig, HostMode, Limits
-from stagehold.lab.cells import PLAIN, Cell
+from stagehold.lab.cells import DEFAULTS, PLAIN, Cell
 from stagehold.lab.policies.shipped import POLICIES
-from stagehold.lab.traces import SHIPPED
+from stagehold.lab.traces import SHIPPED, Format
 from stagehold.lab.virtual_costs import MODELS, AcceleratorName, ModelName
 
 PAGES_MAX = 100_000_000
@@ -33,9 +33,11 @@ Gigabytes = Annotated[float, Field(gt=0, le=1e9)]
 
 OWN: Mapping[str, tuple[Any, str]] = {
     "trace": (str, f"a file, or one of {', '.join(SHIPPED)}"),
+    "format": (Format, "its format; known by content if left out"),
     "requests": (Count, "only the first so many; all of them"),
     "policy": (str, "how pages are brought back"),
     "mode": (HostMode, "what host memory is"),
+    "store": (bool, "false: host memory alone, with --mode cache"),
     "store_gbps": (Annotated[float, Field(ge=0.001, le=1e6)], "GB a second between server and store"),
     "store_latency_ms": (str, "least and most of an operation, 0.5-2"),
     "store_gb": (Annotated[float, Field(ge=0, le=1e9)], "capacity of the store; 0: it keeps everything"),
@@ -46,6 +48,8 @@ OWN: Mapping[str, tuple[Any, str]] = {
     "model": (ModelName, "whose sizes are used"),
     "accelerator": (AcceleratorName, "what it runs on"),
     "accelerators": (Annotated[int, Field(ge=1, le=1024)], "how many of them share every layer"),
+    "prefill_rate": (Annotated[float, Field(ge=1, le=1e12)], "prompt tokens a second, instead"),
+    "step_ms": (Annotated[float, Field(ge=1e-6, le=1e5)], "milliseconds of a decode step, instead"),
     "page_size": (Annotated[int, Field(ge=1, le=4096)], "tokens in a page"),
     "token_budget": (Count, "tokens that one pass may compute"),
     "running_limit": (Count, "requests that run at once"),
@@ -56,9 +60,12 @@ OWN: Mapping[str, tuple[Any, str]] = {
     "belady": (bool, "true: pages leave the device by their next use in the trace, whatever the eviction"),
     "scale": (Annotated[int, Field(ge=1, le=512)], "tokens that stand for 512 of the trace"),
     "seed": (int, "draws the store's delays"),
+    "strict": (bool, "true: check all books after every tick; slow"),
 }
 """Type and meaning of each; the others are the engine's."""
 
+ALIASES = {"retries": "retry_max_reissues", "retry_interval": "retry_interval_ticks"}
+"""Names that `simulate` has for limits."""
 CELL = ("requests", "policy", "mode", "store_gbps", "seed", "device_pages", "staging_pages")
 ELSEWHERE = {"page_size", "device_pages", "staging_pages", "host_memory_mode", "largest_request_tokens",
              "pin_fraction", "parts", "page_part_bytes", "kv_device", "components", "limits"}  # fmt: skip
@@ -79,6 +86,11 @@ def names() -> tuple[str, ...]:
 def dashed(name: str) -> str:
     """As it is typed."""
     return f"--{name.replace('_', '-')}"
+
+
+def known_as(name: str) -> str:
+    """The option's own name."""
+    return ALIASES.get(name, name)
 
 
 def value(name: str, text: str) -> Any:
@@ -121,7 +133,7 @@ def cell_of(chosen: Mapping[str, Any]) -> Cell:
     own = {**sizes, **{name: chosen[name] for name in CELL if name in chosen}}
     if "mode" in own:
         own["mode"] = HostMode(own["mode"])
-    beside = ("model", "accelerator", "accelerators", "scale", "store_latency_ms", "store_gb")
+    beside = (name for name in DEFAULTS if name not in ("limits", "settings"))
     options = {name: chosen[name] for name in (*PLAIN, *beside) if name in chosen}
     for kind, known in (("limits", LIMITS), ("settings", SETTINGS)):
         named = {name: chosen[name] for name in known if name in chosen}

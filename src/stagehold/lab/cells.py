@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -21,26 +21,32 @@ from stagehold.lab.expand import Scale
 from stagehold.lab.policies.shipped import policy_named
 from stagehold.lab.simulate import Simulation, SimulationOptions
 from stagehold.lab.simulate_report import faults, figures
-from stagehold.lab.traces import SHIPPED, shipped_trace
+from stagehold.lab.traces import SHIPPED, Format, shipped_trace
 from stagehold.lab.virtual_costs import AcceleratorName, ModelName, device_tokens, preset
 from stagehold.lab.virtual_store import LinkSpeed
 from stagehold.lab.workers import workers
 
 PLAIN = ("page_size", "token_budget", "running_limit", "steps_per_pass", "users", "longest_pause_s", "pin_fraction",
-         "belady")  # fmt: skip
+         "belady", "store", "strict")  # fmt: skip
 """Options that a simulation takes as they stand."""
 
 DEFAULTS: Mapping[str, Any] = {
     "model": "llama-3.1-8b",
     "accelerator": "h100",
     "accelerators": 4,
+    "prefill_rate": None,
+    "step_ms": None,
+    "format": None,
     "scale": 512,
     "store_latency_ms": [0.5, 2.0],
     "store_gb": 0.0,
     "limits": {},
     "settings": {},
 }
-"""Further options, and what holds where a cell does not name them; `limits` and `settings` by the engine's names."""
+"""Further options, and what holds where a cell does not name them; `limits` and `settings` by the engine's names.
+
+A `prefill_rate`, in tokens a second, and `step_ms` go before what the accelerators would do.
+"""
 
 OnCell = Callable[[int, int, dict[str, Any]], None]
 """Called with (cells done, cells in all, the last one's record)."""
@@ -88,10 +94,16 @@ class Cell:
         chosen = {**DEFAULTS, **self.options}
         model, accelerator = ModelName(chosen["model"]), AcceleratorName(chosen["accelerator"])
         least, most = chosen["store_latency_ms"]
+        cost = preset(model, accelerator, chosen["accelerators"])
         return SimulationOptions(
-            cost=preset(model, accelerator, chosen["accelerators"]),
+            cost=replace(
+                cost,
+                prefill_tokens_per_second=chosen["prefill_rate"] or cost.prefill_tokens_per_second,
+                step_ms=chosen["step_ms"] or cost.step_ms,
+            ),
             device_tokens=device_tokens(model, accelerator, chosen["accelerators"]),
             trace=self.path or shipped_trace(self.trace),
+            trace_format=None if chosen["format"] is None else Format(chosen["format"]),
             requests=self.requests,
             scale=Scale(chosen["scale"]),
             device_pages=self.device_pages,
