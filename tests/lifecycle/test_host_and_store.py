@@ -53,6 +53,13 @@ def test_a_longer_run_in_the_store_is_not_lost_for_what_is_hosted(hand):
     assert (6 * 16, 12 * 16) == (h.engine.stats().local, h.engine.stats().fetched)
 
 
+def test_all_that_is_hosted_is_lent(hand):
+    """To the last page before the one that is missing."""
+    h = hosted(hand, 11, prefetch_threshold_tokens=16)
+    assert 12 * 16 == served(h, h.prompt(12))[0]
+    assert (1, 1) == (h.store.lookups, h.store.pages_read)
+
+
 def test_what_is_hosted_as_a_whole_asks_nobody(hand):
     """Up to the last page that may be hit."""
     h = hosted(hand, 12)
