@@ -122,6 +122,7 @@ def rechained(blocks: list[dict[str, Any]]) -> bytes:
 @settings(HOSTILE)
 @given(blocks=st.lists(FACTS, min_size=1, max_size=4))
 @example(blocks=[{"births": [[0, 99, 0, {"namespace": "ab", "rid": "r1", "attempt": 0}]]}])
+@example(blocks=[{"records": "//////8AAAAAAAEAAAAAAP////8BAAAAAAABAAAAAAA="}])
 @example(blocks=[{"births": [[0, 0, 250, {"namespace": "ab", "rid": "r1", "attempt": 0}]]}])
 def test_any_forged_chain_is_read_or_refused(tmp_path: Path, blocks: list[dict[str, Any]]) -> None:
     """Blocks whose digests are right, with births and records that no engine writes."""

@@ -254,8 +254,8 @@ class Checker:
         order, starts = _grouped(batch.who)
         before = np.empty(len(order), np.int64)
         before[order] = np.where(starts, self.state[batch.who[order]], np.roll(batch.target[order], 1))
-        found = np.minimum(batch.source, STATES - 1)  # one that is no state was refused before
-        return before, ~tables(self.machines).follows[self.machine[batch.who], before, found]
+        stood, found = (np.minimum(states, STATES - 1) for states in (before, batch.source))  # no state: refused before
+        return before, ~tables(self.machines).follows[self.machine[batch.who], stood, found]
 
     def _take_over(self, batch: _Batch) -> Fault | None:
         """Enter states and tokens, unless the tokens do not balance at the end of some block."""
