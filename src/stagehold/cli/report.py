@@ -37,11 +37,12 @@ def report(
     from stagehold.lab.reports.page import page
     from stagehold.lab.reports.run import RunError
     from stagehold.lab.reports.swept import extras as charts
+    from stagehold.lab.reports.swept import read_all
 
     for path in runs:
         refuse_overwriting("--out", out, path)
     try:
-        found = [run for path in runs for run in _read(path)]
+        found = [run for path in runs for run in read_all(path)]
         extras = charts([run for run in found if run.has("cell")])
     except RunError as error:
         raise BadInput(str(error)) from error
@@ -52,14 +53,6 @@ def report(
         raise BadInput(f"--title {title!r}: expected text that UTF-8 can write") from error
     write_out(out, written)
     typer.echo(f"{len(found)} runs on {out}")
-
-
-def _read(path: Path) -> list[Run]:
-    """The runs of a file, or those of a table, which has a cell a line."""
-    from stagehold.lab.reports.run import read_runs
-    from stagehold.lab.reports.swept import read_cells
-
-    return read_cells(path) if path.suffix == ".jsonl" else read_runs(path)
 
 
 def heats_of(runs: Sequence[Run]) -> list[Extra]:

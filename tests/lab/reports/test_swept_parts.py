@@ -11,7 +11,7 @@ import pytest
 
 from stagehold.lab.reports.page import page
 from stagehold.lab.reports.run import RunError
-from stagehold.lab.reports.swept import extras, read_cells, runs_of
+from stagehold.lab.reports.swept import extras, read_all, read_cells, runs_of
 
 FOUND: dict[str, Any] = {
     "requests": 4,
@@ -86,3 +86,15 @@ def test_a_line_that_is_no_cell_is_refused(tmp_path: Path, line: bytes, told: st
 
     with pytest.raises(RunError, match=re.escape(told)):
         read_cells(path)
+
+
+def test_a_file_is_known_by_what_is_in_it(tmp_path: Path) -> None:
+    """A table by its first line, whatever its name; one object is a run, over however many lines."""
+    path = tmp_path / "x"
+    path.write_bytes(b"".join(orjson.dumps(one) + b"\n" for one in TABLE))
+    table = read_all(path)
+    for option in (0, orjson.OPT_INDENT_2):
+        path.write_bytes(orjson.dumps(FOUND, option=option))
+        assert ["x"] == [run.name for run in read_all(path)]
+
+    assert 6 == len(table)

@@ -13,7 +13,7 @@ import orjson
 
 from stagehold.lab.reports.charts import COLOURS, Axes, Line, lines
 from stagehold.lab.reports.page import Extra, Where
-from stagehold.lab.reports.run import Run, RunError, as_run
+from stagehold.lab.reports.run import Run, RunError, as_run, read_runs
 
 LOG_FROM = 8
 """An axis whose ends differ by that factor is logarithmic."""
@@ -23,6 +23,16 @@ FIGURES: tuple[tuple[str, str, Callable[[Run], float]], ...] = (
     ("First token, 95 % within", "ms", lambda run: run.waits.get("p95", 0)),
     ("Bytes read", "GB", lambda run: run.number("read_bytes") / 1e9),
 )
+
+
+def read_all(path: Path) -> list[Run]:
+    """The runs of a file, whether it has a cell a line or runs of another kind. `RunError` where it has none."""
+    first = path.read_bytes().partition(b"\n")[0]
+    try:
+        found = orjson.loads(first)
+    except orjson.JSONDecodeError:
+        found = None  # an object over several lines is no table
+    return read_cells(path) if isinstance(found, dict) and "cell" in found else read_runs(path)
 
 
 def read_cells(path: Path) -> list[Run]:
