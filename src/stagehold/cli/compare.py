@@ -87,19 +87,18 @@ def _command(traces: str, given: Sequence[str], requests: int | None) -> str:
 
 
 def _show(table: Sequence[Row], records: dict[str, dict[str, object]], findings: Sequence[Finding]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
+    """A line for each policy of each row, then the claims and who breaks them."""
     from stagehold.lab.compare import HEADS, NUMBERS_FROM, lines
 
-    shown = Table(title="stagehold compare", title_justify="left")
-    for at, head in enumerate(HEADS):
-        shown.add_column(head, justify="right" if at >= NUMBERS_FROM else "left")
-    for line in lines(table, records):
-        shown.add_row(*line, end_section=line[3] == "live")
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(shown)
+    rows = [HEADS, *lines(table, records)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            text.rjust(width) if at >= NUMBERS_FROM else text.ljust(width)
+            for at, (text, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        typer.echo("  ".join(cells))
     for one in findings:
-        console.print(f"{'holds ' if one.holds else 'BROKEN'}  {one.claim} ({one.says})", markup=False)
+        typer.echo(f"{'holds ' if one.holds else 'BROKEN'}  {one.claim} ({one.says})")
         for loser in one.losers:
-            console.print(f"        {loser}", markup=False)
+            typer.echo(f"        {loser}")

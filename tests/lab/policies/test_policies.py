@@ -128,6 +128,24 @@ def test_two_policies_part_in_their_declaration(logs):
     assert "DECLARATION" == found.differs.name
 
 
+def test_a_snapshot_keeps_what_a_policy_gave_a_request(hand):
+    """The pin of a request that waits for its answer, given back as often as the moment is lived through."""
+    h = hand(engine_options={"machines": PACED.machines})
+    tokens = h.prompt(8)
+    h.put(tokens)
+    h.grow(tokens, 4)
+    a = h.arrive("a", tokens)
+    h.tick()
+    books, saved = h.books(), h.engine.snapshot()
+    assert (4, 4) == (books["pin"], h.core.tree.pinned)
+    for _ in range(2):
+        h.tick(3)
+        assert 4 * 16 == h.admit(a).store_hit_tokens
+        assert 0 == h.core.tree.pinned
+        h.engine.restore(saved)
+        assert (books, 4) == (h.books(), h.core.tree.pinned)
+
+
 def test_a_policy_touches_nothing_that_is_not_handed_to_it():
     """No private name, no assignment to a name of another object but the payload of its own machine, no patching."""
     folder = Path(stagehold.lab.policies.__file__).parent
