@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+from multiprocessing import active_children
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import typer
@@ -63,6 +67,26 @@ def test_the_options_can_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for name in ("--store-gbps", "--host-gb", "--prefetch-policy", "--fetch-limit"):
         assert f"\n{name} " in done.stdout
     assert [] == list(tmp_path.iterdir())
+
+
+def test_a_worker_that_is_gone_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted fault: as when the kernel ends one that has taken too much memory."""
+    pids: list[int] = []
+    start = Thread.start
+
+    def shot(thread: Thread) -> None:
+        start(thread)
+        for child in active_children():
+            if child.pid not in pids:
+                pids.append(child.pid)
+                os.kill(child.pid, signal.SIGKILL)
+
+    monkeypatch.setattr(Thread, "start", shot)
+    done = run(*SMALL, "--seed", "1,2", "--processes", 2, "--out", tmp_path / "s.jsonl")
+
+    assert 1 == done.exit_code, done.output
+    assert pids
+    assert done.stderr.startswith("stagehold: a worker was ended from outside")
 
 
 def test_a_fault_is_said_and_ends_with_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,9 @@ def run_cells(
 
 @contextmanager
 def cannot_be_run() -> Iterator[None]:
-    """A cell that cannot be simulated, or a file that holds no cells, is bad input."""
+    """A cell that cannot be simulated, or a file that holds no cells, is bad input; a worker that is gone is told."""
+    from concurrent.futures.process import BrokenProcessPool
+
     from pydantic import ValidationError
 
     from stagehold.lab.clock import StoreUnusable
@@ -103,6 +105,11 @@ def cannot_be_run() -> Iterator[None]:
         yield
     except ValidationError:
         raise  # told in a line by the command itself
+    except BrokenProcessPool as error:
+        typer.echo(
+            "stagehold: a worker was ended from outside, for want of memory perhaps; what is done is kept", err=True
+        )
+        raise typer.Exit(1) from error
     except (ValueError, StoreUnusable, Stalled) as error:
         raise BadInput(str(error)) from error
 
