@@ -152,6 +152,13 @@ SCENES: dict[str, tuple[str, tuple[Cause, ...]]] = {
     ),
     "detached": ("put a:4; arrive one a:4; tick 2; detach; tick", (*FOUND, C.FETCHING, C.DETACHED)),
     "flushed": ("put a:4; arrive one a:4; tick 2; flush; tick", (*FOUND, C.FETCHING, C.FLUSHED)),
+    "flushed from host memory alone": (
+        (
+            "engine host_memory_mode=cache; arrive two a:4; visit two; compute two; "
+            "finish two; tick 4; shrink a:4 0; detach; tick 3; arrive one a:4; tick; flush; tick"
+        ),
+        (C.KNOWN, C.TAKEN_LOCAL, C.FLUSHED),
+    ),
     "others run": (
         (
             "engine device_pages=48; arrive two b:31; visit two; compute two; tick 6; put a:17; "

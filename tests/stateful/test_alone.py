@@ -39,6 +39,14 @@ def test_walks_end_well(policy: WritePolicy) -> None:
     assert min(given, kept) > 0
 
 
+def test_an_engine_that_writes_back_comes_to_rest_beside_a_store() -> None:
+    """What the last pass publishes may go out in the ticks after it, and then nothing more."""
+    for seed in (5000, 5003, 5025):
+        shape = replace(alone(drawn(seed), WritePolicy.WRITE_BACK), alone=False)
+        world = walk(seed, 150, shape)
+        assert world.engine.stats().stored_pages > 0
+
+
 def test_walks_with_windows_and_checkpoints_end_well() -> None:
     """One of each combination that has a host tier."""
     given, kept = served([walk(seed, ACTS, alone(mixed(seed, mix))) for seed, mix in enumerate(CACHES)])

@@ -54,6 +54,7 @@ class LaunchRules:
         """
         core, data = self.core, m.data
         good = max(good, core.hosted_end(data.chain, data.asked_from, data.hit_limit) - data.asked_from)
+        good = min(good, data.hit_limit - data.asked_from)
         if good == 0:
             return Answer.MISS
         return Answer.HIT if good >= core.config.threshold_pages else Answer.BELOW_THRESHOLD
@@ -106,6 +107,7 @@ class LaunchRules:
         """Send one lookup for all pages behind the joint match; it holds no buffer, no pin. The anchor counts as used.
 
         Of other components it asks for every page at which the hit could end, since a hit ends where all of them do.
+        Else it asks for a last page that has to be computed, too: whether it is stored decides if it will be written.
         """
         core, data = self.core, m.data
         self.retries.leave_retry(m)
@@ -116,7 +118,7 @@ class LaunchRules:
         data.consulted = True
         core.gate.asks(data.handle, m.number)
         stocks = core.stocks
-        last = min(data.hit_limit, start + core.config.staging_pages) if stocks.gates else data.hit_limit
+        last = min(data.hit_limit, start + core.config.staging_pages) if stocks.gates else data.chain.n_pages
         data.asked_to = last
         names: list[bytes] = []
         for name in (stocks.spine.name, *(part.name for part in stocks.gates)):
@@ -151,7 +153,7 @@ class LaunchRules:
         hosted = core.hosted_end(data.chain, data.asked_from, data.hit_limit)
         data.known_end = data.asked_from + good
         self._learn(data)
-        data.known_end = max(data.known_end, hosted)
+        data.known_end = min(data.hit_limit, max(data.known_end, hosted))
         start = core.live.joint_match(data.chain, data.known_end)
         start = start if data.asked_from < start < data.known_end else data.asked_from
         return self._open_claim(m, start, data.known_end)

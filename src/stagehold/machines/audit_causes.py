@@ -45,7 +45,7 @@ class Cause(Enum):
     ABSENT = "it did not ask: {store} was just heard to have nothing of what was missing (launch {launch})"
     LOSING = "it did not ask: waiting for {store} was found to cost more than computing (fetch_gate; launch {launch})"
     BREAKER_OPEN = "it did not ask: {store} was resting, its breaker {breaker} since tick {since} (launch {launch})"
-    NO_STORE = "it could not ask: no store was attached"
+    NO_STORE = "it could not ask: no store was in use, and host memory had nothing for it"
     LAUNCHES_SPENT = "it had used up its launches: {launch} of them (retry_max_reissues)"
     # Answers
     HIT = "{store} was asked, and {tokens} tokens found, pages {first}..{last}: claimed (hold {hold}{shared})"

@@ -159,7 +159,7 @@ def _dropped(scene: Scene, step: Step) -> Cause:
         return Cause.OVERSIZE
     if scene.quarantined:
         return Cause.QUARANTINED
-    return Cause.FLUSHED if scene.link is AttachmentState.ATTACHED else Cause.DETACHED
+    return Cause.DETACHED if scene.link is AttachmentState.DRAINING else Cause.FLUSHED
 
 
 def commit(asker: Asker, scene: Scene, step: Step) -> Told:
