@@ -55,6 +55,17 @@ def test_a_second_start_finds_the_acknowledged_pages_and_no_others(hand, tmp_pat
         second.engine.abort(a)
 
 
+def test_a_drain_pauses_before_each_of_its_ticks(hand):
+    """For stores whose time is not the tick's; where nothing is to be written it does neither."""
+    h, paused = hand(), []
+    assert Drained(stored=0, dropped={}, in_flight=0) == h.engine.drain(9, pause=lambda: paused.append(h.now))
+    assert [] == paused
+    h.run("a", h.prompt(4))
+    before = h.now
+    assert 4 == h.engine.drain(9, pause=lambda: paused.append(h.now)).stored
+    assert list(range(before, h.now)) == paused
+
+
 def test_a_drain_ends_when_the_last_write_has(hand):
     """It takes no more ticks than that."""
     h = hand(delays=Delays(exists=(1, 1), get=(1, 1), put=(5, 5)))

@@ -67,6 +67,13 @@ def test_what_is_hosted_as_a_whole_asks_nobody(hand):
     assert (0, 0) == (h.store.lookups, h.store.pages_read)
 
 
+def test_what_is_hosted_is_worth_as_much_as_the_threshold(hand):
+    """Two pages are the least that is fetched, and the least that is taken from here without a question."""
+    h = hosted(hand, 2)
+    assert 32 == h.config.prefetch_threshold_tokens == served(h, h.prompt(2))[0]
+    assert (0, 0) == (h.store.lookups, h.store.pages_read)
+
+
 def test_a_tail_below_the_threshold_asks_nobody(hand):
     """What would not be worth a fetch is not worth a question."""
     h = hosted(hand, 11)
