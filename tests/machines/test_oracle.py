@@ -51,6 +51,7 @@ def test_step_face_and_oracle_agree_in_every_cell_of_every_machine() -> None:
     assert [one.machine for one in compared] == [spec.name for spec in MACHINES]
     assert [one.differences for one in compared] == [()] * len(MACHINES)
     assert sum(one.cells for one in compared) > 500
+    assert [len(list(cells(spec))) for spec in MACHINES] == [one.cells for one in compared]
 
 
 def test_the_cells_are_all_pairs_of_state_and_event_and_all_outcomes() -> None:
