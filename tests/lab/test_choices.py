@@ -12,7 +12,7 @@ import pytest
 
 from stagehold import Chain, Eviction, FetchGate, Namespace
 from stagehold.lab.foresight import NEVER, Future
-from stagehold.lab.simulate import Simulation, SimulationOptions
+from stagehold.lab.simulate import IDLE_NS, Simulation, SimulationOptions
 from stagehold.lab.simulate_report import faults, whole
 from stagehold.lab.virtual_costs import CostModel
 from stagehold.lab.virtual_store import LinkSpeed
@@ -96,8 +96,8 @@ def test_the_future_is_what_has_not_been_admitted() -> None:
 
 @pytest.fixture(name="returning", scope="module")
 def _returning(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Eighty prompts of three blocks, twenty families in turn, on a pool for two of them."""
-    rows = [(n / 2, [100 + n % 20, 200 + n % 20, 300 + n % 20]) for n in range(160)]
+    """A hundred and twenty prompts of three blocks, twenty families in turn, on a pool for two of them."""
+    rows = [(n / 2, [100 + n % 20, 200 + n % 20, 300 + n % 20]) for n in range(120)]
     return trace(tmp_path_factory.mktemp("returning") / "t.jsonl", rows)
 
 
@@ -117,14 +117,14 @@ def test_a_store_slower_than_computing_costs_next_to_nothing(returning: Path, ga
     assert without["ttft_ms"]["p50"] > 1.5 * bare["ttft_ms"]["p50"]
     assert gated["ttft_ms"]["p50"] <= 1.05 * bare["ttft_ms"]["p50"]
     assert 0 < gated["gate_closings"] <= 5
-    assert gated["declines"]["losing"] > 80
+    assert gated["declines"]["losing"] > 60
     assert gated["read_bytes"] < without["read_bytes"] / 4
 
 
 def test_a_fast_store_loses_no_hits_to_the_gate(returning: Path) -> None:
     """At least 98 % of those without it; it never closes."""
     without, gated = run(returning), run(returning, settings=GATES["declared"])
-    assert hits(without) > 100 * 3 * BLOCK
+    assert hits(without) > 80 * 3 * BLOCK
     assert hits(gated) >= 0.98 * hits(without)
     assert (0, {}) == (gated["gate_closings"], gated["declines"])
     assert gated["ttft_ms"]["p50"] <= 1.05 * without["ttft_ms"]["p50"]
@@ -160,7 +160,7 @@ def test_a_warm_cache_stays_warm(tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("name", ["conversation", "synthetic", "agentic", "miniswe"])
 def test_the_gate_on_every_trace(name: str) -> None:
-    """A slow store within 5 % of none at the median, a fast one with at least 98 % of its hits."""
+    """A slow store within 5 % of none at the median, or a lookup's pass; a fast one with 98 % of its hits."""
     from stagehold.lab.cells import Cell
     from stagehold.lab.cells import run as run_cell
 
@@ -171,6 +171,6 @@ def test_the_gate_on_every_trace(name: str) -> None:
     base = Cell(trace=name, requests=requests, device_pages=pages, staging_pages=pages * 6 // 5, options=users)
     gated = replace(base, options={**users, "settings": {"fetch_gate": "auto"}})
     bare, slow = run_cell(replace(base, policy="none")), run_cell(replace(gated, store_gbps=1.0))
-    assert slow["ttft_ms"]["p50"] <= 1.05 * bare["ttft_ms"]["p50"]
+    assert slow["ttft_ms"]["p50"] <= max(1.05 * bare["ttft_ms"]["p50"], bare["ttft_ms"]["p50"] + IDLE_NS / 1e6)
     fast, without = run_cell(replace(gated, store_gbps=200.0)), run_cell(replace(base, store_gbps=200.0))
     assert hits(fast) >= 0.98 * hits(without)
