@@ -14,7 +14,7 @@ import pytest
 from stagehold.lab.cells import read, run_all
 from stagehold.lab.sweeps import sweep
 
-SECONDS = 60
+SECONDS = 120
 SMALL = {"trace": ["miniswe"], "requests": [12], "users": [6], "device_pages": [300], "seed": [1, 2, 3]}
 PROGRAM = """
 import sys
