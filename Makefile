@@ -98,7 +98,7 @@ $(VLLM)/.ready: constraints-vllm.txt pyproject.toml tests/adapters/vllm/real/req
 	@touch $@
 
 test-vllm: $(VLLM)/.ready
-	$(VLLM)/bin/python -m pytest -q -p no:cacheprovider -c tests/adapters/vllm/real/pytest.ini --import-mode=importlib tests/adapters/vllm/real
+	$(VLLM)/bin/python -m pytest -q -p no:cacheprovider -c tests/adapters/vllm/real/pytest.ini --rootdir=. --import-mode=importlib tests/adapters/vllm/real
 
 # Long tests, the search of all small worlds, then storms, rules and walks in turn for SECONDS, from SEED on.
 soak: $(READY)

@@ -229,7 +229,8 @@ class StageholdConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]
         if self.scheduler is None:
             return None
         now = dict(self.scheduler.counts)
-        since = {name: count - self._told.get(name, 0) for name, count in now.items() if count != self._told.get(name)}
+        told = self._told
+        since = {name: count - told.get(name, 0) for name, count in now.items() if count != told.get(name, 0)}
         self._told = now
         return StageholdStats(since) if since else None
 

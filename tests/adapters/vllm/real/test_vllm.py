@@ -6,8 +6,18 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shlex
+import signal
+import socket
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +27,7 @@ import pytest
 from . import models
 
 CHILD = Path(__file__).with_name("child.py")
+DOCS = Path(__file__).resolve().parents[4] / "docs" / "vllm.md"
 MODELS = ("llama", "gemma")
 SMALL = {"llama": 30, "gemma": 56}
 """Blocks of which three growing requests are one too many."""
@@ -127,3 +138,67 @@ def test_a_store_that_promises_and_always_fails(folder: Path, model: str) -> Non
     assert 0 == found["cold"]["cached"]
     assert found["steps"] < 1000
     same(without(folder, model)["cold"], found["cold"])
+
+
+@contextmanager
+def server(folder: Path) -> Iterator[str]:
+    """The command of docs/vllm.md, with a model and a folder that are there, and small; gives its address."""
+    (command,) = (
+        block
+        for block in re.findall(r"^```sh\n(.*?)^```", DOCS.read_text(), re.MULTILINE | re.DOTALL)
+        if "MODEL" in block
+    )
+    command = command.replace("MODEL", str(folder / "llama")).replace("/var/cache/kv", f"{folder}/served")
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    words = [*shlex.split(command), *f"--host 127.0.0.1 --port {port} --enforce-eager --block-size 32".split()]
+    more = {
+        "VLLM_SERVER_DEV_MODE": "1",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+    }
+    with (folder / "served.log").open("w") as log:
+        process = subprocess.Popen([sys.executable, *words[1:]], env=os.environ | more, stdout=log, stderr=log)
+        try:
+            address = f"http://127.0.0.1:{port}"
+            until = time.monotonic() + 300
+            while not up(address):
+                assert process.poll() is None, (folder / "served.log").read_text()[-4000:]
+                assert time.monotonic() < until, "the server does not come up"
+                time.sleep(1)
+            yield address
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+
+
+def up(address: str) -> bool:
+    try:
+        return ask(f"{address}/health") == ""
+    except urllib.error.URLError:
+        return False
+
+
+def ask(url: str, body: dict[str, Any] | None = None, method: str | None = None) -> str:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return str(answer.read().decode())
+
+
+def test_the_command_of_the_page_serves_from_the_tier(folder: Path) -> None:
+    """Scheduler and worker in processes of their own; the second answer has tokens from outside vLLM's cache."""
+    words = " ".join(str(3 + number * 7919 % 500) for number in range(300))
+    body = {"model": str(folder / "llama"), "prompt": words, "max_tokens": 8, "temperature": 0}
+    with server(folder) as address:
+        texts = []
+        for _ in range(2):
+            texts.append(json.loads(ask(f"{address}/v1/completions", body))["choices"][0]["text"])
+            ask(f"{address}/reset_prefix_cache", method="POST")
+        (hits,) = re.findall(
+            r"^vllm:external_prefix_cache_hits_total{.*} (.*)$", ask(f"{address}/metrics"), re.MULTILINE
+        )
+    assert texts[0] == texts[1]
+    assert float(hits) > 256
