@@ -44,6 +44,18 @@ def test_the_table_names_costs_sizes_and_digest(tmp_path: Path) -> None:
     assert 5 == json.loads((tmp_path / "run.json").read_bytes())["step_ms"]
 
 
+@pytest.mark.parametrize("order", ["lru", "s3fifo", "belady"])
+def test_what_an_engine_leaves_to_people_is_chosen(order: str) -> None:
+    """The order of eviction, the gate before the store, and the pace of retries; the figures say what was chosen."""
+    chosen = ("--eviction", order, "--fetch-gate", "auto", "--retries", 2, "--retry-interval", 3)
+    done = run(*SMALL, *chosen, "--json")
+
+    assert 0 == done.exit_code, done.output
+    found = json.loads(done.stdout)
+    assert (order, "auto", 0) == (found["eviction"], found["fetch_gate"], found["gate_closings"])
+    assert found["max_retries"] <= 2
+
+
 def test_the_pace_of_this_machine_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is told in a form in which it can be given again."""
     monkeypatch.setattr(ready, "load_model", lambda: LOAD(random=True))
