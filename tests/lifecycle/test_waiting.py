@@ -138,6 +138,18 @@ def test_a_fetch_that_has_brought_a_usable_head_is_cut_when_the_wait_is_over(han
     assert {"cut": 320 - stats.spliced} == stats.losses
 
 
+def test_who_is_covered_waits_for_no_fetch(hand):
+    """A sibling has published all that the fetch would bring: the next visit admits."""
+    h = hand(delays=SLOW_GETS)
+    h.put(h.prompt(8))
+    a = h.arrive("a", h.prompt(8))
+    h.tick(2)
+    assert HoldState.FETCHING is h.hold_of(a).state
+    h.grow(h.prompt(8), 8)
+    assert (128, 0) == ((admission := h.admit(a)).device_hit_tokens, admission.store_hit_tokens)
+    assert {"covered": 128} == h.engine.stats().losses
+
+
 def test_one_that_waits_blocks_nobody(hand):
     """The next request in the queue is admitted in the same pass."""
     h = hand(delays=SLOW_GETS)
