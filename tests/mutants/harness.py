@@ -47,7 +47,7 @@ QUICK = ("tests/specs", "tests/machines", "tests/lifecycle", "tests/cases", "tes
 
 SLOW = ("tests/lifecycle/test_break_growth.py", "tests/lifecycle/ranks/test_torch_group.py",
         "tests/lifecycle/ranks/test_walks.py", "tests/lifecycle/test_idle_instances.py",
-        "tests/machines/test_diagram.py", "tests/machines/test_html_page.py")  # fmt: skip
+        "tests/machines/test_html_page.py")  # fmt: skip
 """Left out of it: processes, long walks and pages, which see nothing that the others do not see sooner; and a bar on
 time, which a busy machine breaks without any bug."""
 
