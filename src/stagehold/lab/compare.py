@@ -39,9 +39,9 @@ class Place:
 
 PLACES = {
     "conversation": Place(600, 768, 922),
-    "synthetic": Place(60, 1024, 1229),
+    "synthetic": Place(250, 800, 960),
     "agentic": Place(120, 3072, 3686, options={"users": 32, "longest_pause_s": 10.0}),
-    "miniswe": Place(120, 512, 614, options={"users": 20, "longest_pause_s": 10.0}),
+    "miniswe": Place(300, 256, 307, options={"users": 20, "longest_pause_s": 3.0}),
 }
 """By trace. Host memory is the same for all policies and in both modes: 1.2 times the device pool."""
 
