@@ -171,6 +171,16 @@ def test_loads_keep_their_share_of_staging_before_writes(hand):
     assert h.taken("write.queued.start.BLOCKED") > 0
 
 
+def test_what_the_store_did_not_take_stays_in_host_memory(hand):
+    """In `cache` mode the copy is of use without it."""
+    h = hand(host_memory_mode=HostMode.CACHE, tries=1)
+    tokens = h.prompt(4)
+    h.run("a", tokens)
+    h.store.fail_next(1)
+    ended(h)
+    assert (0, 4) == (h.engine.stats().stored_pages, h.core.host.reach(h.chain(tokens), 0, 4))
+
+
 def test_a_write_may_have_the_last_pages_of_staging(hand):
     """Loads have all but four of them, and a fifth is what writes can always have."""
     h = hand(delays=Delays(exists=(1, 1), get=(100, 100), put=(100, 100)))
