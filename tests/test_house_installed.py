@@ -149,7 +149,7 @@ def test_the_import_costs_less_than_that_of_numpy(programs: Path, tmp_path: Path
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("extra", ["", "valkey", "s3", "trace", "mooncake", "gpu", "demo"])
+@pytest.mark.parametrize("extra", ["", "valkey", "s3", "trace", "mooncake", "gpu", "demo", "metrics"])
 def test_a_new_environment_installs_the_wheel(built: Path, tmp_path: Path, extra: str) -> None:
     """With all it needs from the package index, by the pins, torch first; then the quick start, on each extra."""
     folder = tmp_path / "env"
