@@ -165,9 +165,8 @@ def test_the_gate_on_every_trace(name: str) -> None:
     from stagehold.lab.cells import run as run_cell
 
     users = {"users": 8} if name == "miniswe" else {}
-    requests, pages = {"conversation": (400, 8192), "synthetic": (400, 8192), "agentic": (250, 4096)}.get(
-        name, (300, 768)
-    )
+    sizes = {"conversation": (200, 8192), "synthetic": (200, 8192), "agentic": (120, 4096), "miniswe": (150, 1024)}
+    requests, pages = sizes[name]
     base = Cell(trace=name, requests=requests, device_pages=pages, staging_pages=pages * 6 // 5, options=users)
     gated = replace(base, options={**users, "settings": {"fetch_gate": "auto"}})
     bare, slow = run_cell(replace(base, policy="none")), run_cell(replace(gated, store_gbps=1.0))
