@@ -89,10 +89,11 @@ def test_preempted_requests_come_back_from_the_tier(model, loads):
         b.check()
 
 
-@in_every_way
-def test_what_vllm_kept_longer_than_we_did_is_saved_again(model, loads):
+@pytest.mark.parametrize("loads", LOADS)
+@pytest.mark.parametrize(("model", "window"), [("llama", 10), ("gemma", 8), ("gemma", 9), ("gemma", 10)])
+def test_what_vllm_kept_longer_than_we_did_is_saved_again(model, window, loads):
     """Our pool has lost the prefix, vLLM has not: its blocks are copied when they are used again."""
-    with bench(model, loads=loads, store=None) as b:
+    with bench(model, loads=loads, store=None, window=window) as b:
         b.serve("first", prompt(40))
         assert b.scheduler.reset()
         longer = b.serve("longer", [*prompt(40), *prompt(20, seed=3)])
