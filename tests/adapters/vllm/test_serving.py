@@ -94,13 +94,13 @@ def test_preempted_requests_come_back_from_the_tier(model, loads):
 def test_what_vllm_kept_longer_than_we_did_is_saved_again(model, window, loads):
     """Our pool has lost the prefix, vLLM has not: its blocks are copied when they are used again."""
     with bench(model, loads=loads, store=None, window=window) as b:
-        b.serve("first", prompt(40))
+        b.serve("first", prompt(52))
         assert b.scheduler.reset()
-        longer = b.serve("longer", [*prompt(40), *prompt(20, seed=3)])
+        longer = b.serve("longer", [*prompt(52), *prompt(20, seed=3)])
         assert 0 == longer.external
-        assert 15 == b.engine.stats().pools["full"].device_used
+        assert 18 == b.engine.stats().pools["full"].device_used
         b.forget_local()
-        assert 60 == b.serve("again", [*prompt(40), *prompt(21, seed=3)]).external
+        assert 72 == b.serve("again", [*prompt(52), *prompt(21, seed=3)]).external
         b.check()
 
 
