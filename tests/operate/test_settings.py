@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from stagehold import EngineConfig, Limits
 from stagehold.operate import settings
-from stagehold.operate.settings import ConfigurationError, load
+from stagehold.operate.settings import ConfigurationError, load, shown
 from stagehold.testing.hand import Hand
 
 LEAST = 'device_pages = 64\nlargest_request_tokens = 1024\nstore = "sim:"\n'
@@ -18,7 +19,7 @@ WINDOW = {"name": "swa", "kind": "sliding_window", "device_pages": 40, "window_t
 @pytest.fixture(autouse=True)
 def _nothing_set(monkeypatch):
     """No variable of whoever runs the tests."""
-    for name in list(settings.os.environ):
+    for name in list(os.environ):
         if name.startswith(settings.PREFIX):
             monkeypatch.delenv(name)
 
@@ -88,6 +89,16 @@ def test_every_option_of_the_engine_can_be_set(file, monkeypatch):
         ({"limits": {"retry_max_reissues": 0, "retry_interval_ticks": 3}}, "needs limits.retry_max_reissues above 0"),
         ({"components": [WINDOW], "staging_pages": 99}, "component 'swa': staging_pages is not set; set it"),
         ({"components": [WINDOW], "staging_ratio": 0.05}, "component 'swa': staging_pages=2, but two holds need 4"),
+        (
+            {"components": WINDOW},
+            "arguments: components = {'device_pages': 40, 'kind': 'sliding_window', 'name': 'swa'",
+        ),
+        ({"components": WINDOW}, ": expected a list of tables, each headed [[components]] in a file"),
+        ({"components": [{**WINDOW, "kind": "sliding"}]}, "arguments: components.0.kind = 'sliding': Input should be"),
+        ({"components": [{"name": "a"}]}, "arguments: components.0.kind is not set, and has no default\n"),
+        ({"device_pages": 10**400}, "the host buffer is too large to compute"),
+        ({"staging_ratio": 1e300}, "default: staging_pages = "),
+        ({"limits": {"tries": 1 << 63}}, "arguments: limits.tries = 9223372036854775808: expected at most 9,223,372,"),
     ],
 )
 def test_what_cannot_be_used_is_refused_with_what_to_write_instead(file, arguments, sentence):
@@ -118,6 +129,51 @@ def test_an_option_without_a_default_must_be_set(tmp_path):
     assert "largest_request_tokens is not set, and has no default: set it in the file, as STAGEHOLD_LARGEST" in refusal(
         path
     )
+
+
+def test_a_table_in_the_environment_is_json_and_its_options_have_their_place(file, monkeypatch):
+    """Like those that are set one by one; what is no JSON, or no option, is told by its name."""
+    monkeypatch.setenv("STAGEHOLD_LIMITS", '{"fetch_limit": 3}')
+    found = load(file())
+    assert (3, "environment") == (found.engine.limits.fetch_limit, found.origins["limits.fetch_limit"])
+    monkeypatch.setenv("STAGEHOLD_LIMITS", '{"fetchlimit": 3}')
+    assert "environment: unknown option STAGEHOLD_LIMITS__FETCHLIMIT; did you mean" in refusal(file())
+    monkeypatch.setenv("STAGEHOLD_COMPONENTS", "[{")
+    assert "environment: STAGEHOLD_COMPONENTS: expected JSON, found '[{' (" in refusal(file())
+
+
+def test_the_token_of_a_live_view_is_no_option(file, monkeypatch):
+    """A server may have both in its environment."""
+    monkeypatch.setenv("STAGEHOLD_TOKEN", "0123456789abcdef")
+    assert 64 == load(file()).engine.device_pages
+
+
+@pytest.mark.parametrize(
+    "rest", ["u:sec/ret@h:1/0", "u:sec#ret@h", "u:sec@ret@h", ":secret@h", "[u:secret@h", "u:sec?ret@h"]
+)
+def test_a_password_is_not_shown_however_it_is_written(rest):
+    """Nor does a URL that is none end the command."""
+    assert f"redis://{rest.partition(':')[0]}:***@{rest.rpartition('@')[2]}" == shown(f"redis://{rest}")
+    assert "file:///a:b/c?capacity=1GiB" == shown("file:///a:b/c?capacity=1GiB")
+
+
+def test_a_store_that_is_no_text_is_refused_without_telling_it(file):
+    """It may hold a password."""
+    told = refusal(file(), {"store": ["redis://u:secret@h"]})
+    assert "arguments: store: Input should be a valid string" in told
+    assert "secret" not in told
+
+
+def test_a_pipe_is_read_and_one_that_nobody_writes_to_is_not_waited_for(tmp_path):
+    """A shell gives the output of another command like that."""
+    path = tmp_path / "x.toml"
+    os.mkfifo(path)
+    assert "device_pages is not set" in refusal(path)
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as file:
+        file.write(LEAST)
+    assert 64 == load(Path(f"/dev/fd/{reading}")).engine.device_pages
+    os.close(reading)
 
 
 @pytest.mark.parametrize(("text", "sentence"), [("=", "expected TOML"), (None, "expected a TOML file of options")])

@@ -8,35 +8,33 @@ partner. The fields are those of `EngineConfig`, and three that stand for others
 
 from __future__ import annotations
 
-import os
 import reprlib
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, ValidationError, create_model
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from stagehold import ComponentConfig, Engine, EngineConfig
+from stagehold.operate.given import (
+    DELIMITER,
+    ENVIRONMENT,
+    PREFIX,
+    TABLES,
+    ConfigurationError,
+    dotted,
+    of_environment,
+    of_file,
+)
 from stagehold.operate.partners import refuse_alone
 from stagehold.operate.staging import Staging, sized
 
-PREFIX = "STAGEHOLD_"
-DELIMITER = "__"
-ARGUMENTS, ENVIRONMENT, DEFAULT = "arguments", "environment", "default"
-FILE_BYTES = 1 << 20
-"""No configuration is larger."""
-LINE_DOTS = 100
-"""A name of an option has one, a store's URL some."""
+ARGUMENTS, DEFAULT = "arguments", "default"
+MOST = (1 << 63) - 1
 NAME_SHOWN = 80
-
-
-class ConfigurationError(ValueError):
-    """A configuration that cannot be used: each line names the option, where it stands, and what to write instead."""
 
 
 class _Base(BaseSettings):
@@ -107,8 +105,8 @@ class Configuration:
 def load(file: Path | None = None, arguments: Mapping[str, Any] | None = None) -> Configuration:
     """Read all three sources. ConfigurationError, with a line for each thing that is wrong."""
     given = dict(arguments or {})
-    read = {} if file is None else _read(file)
-    places = {ARGUMENTS: given, ENVIRONMENT: _from_environment(), **({} if file is None else {str(file): read})}
+    read = {} if file is None else of_file(file)
+    places = {ARGUMENTS: given, ENVIRONMENT: of_environment(), **({} if file is None else {str(file): read})}
     _refuse_unknown(places)
     origins = _origins(places)
     try:
@@ -117,13 +115,14 @@ def load(file: Path | None = None, arguments: Mapping[str, Any] | None = None) -
         engine = EngineConfig(**_engine_values(settings, staging))
     except ValidationError as error:
         raise ConfigurationError("\n".join(_told(problem, origins) for problem in error.errors())) from error
+    except OverflowError as error:
+        raise ConfigurationError(f"the host buffer is too large to compute: {error}; pages are not bytes") from error
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
-    found = Configuration(engine, settings.store, staging, origins)
-    alone = refuse_alone(engine, settings.store, frozenset(origins))
-    if alone:
-        raise ConfigurationError("\n".join(alone))
-    return found
+    wrong = [*_huge(engine, origins)] or refuse_alone(engine, settings.store, frozenset(origins))
+    if wrong:
+        raise ConfigurationError("\n".join(wrong))
+    return Configuration(engine, settings.store, staging, origins)
 
 
 def _settings(given: dict[str, Any], read: dict[str, Any]) -> Any:
@@ -165,57 +164,14 @@ def _engine_values(settings: Any, staging: Staging) -> dict[str, Any]:
 
 
 def shown(url: str | None) -> str | None:
-    """A store's URL as it may be printed: without the password that it may hold."""
-    host = urlsplit(url or "").netloc
-    user, at, address = host.rpartition("@")
+    """A store's URL as it may be printed: without the password that it may hold, however that is written."""
+    scheme, there, rest = (url or "").partition("://")
+    user, at, address = rest.rpartition("@")
     name, colon, _ = user.partition(":")
-    return url.replace(host, f"{name}:***@{address}", 1) if url and at and colon else url
+    return f"{scheme}://{name}:***@{address}" if there and at and colon else url
 
 
-# Sources
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        with file.open("rb") as opened:
-            return _parsed(opened.read(FILE_BYTES + 1))
-    except RecursionError as error:
-        raise ConfigurationError(f"{file}: expected TOML: nested too deeply") from error
-    except ValueError as error:  # of TOML, of UTF-8, of a number with thousands of digits
-        raise ConfigurationError(f"{file}: expected TOML: {error}") from error
-    except OSError as error:
-        raise ConfigurationError(f"{file}: {error.strerror}; expected a TOML file of options") from error
-
-
-def _parsed(text: bytes) -> dict[str, Any]:
-    """The tables of a file. The parser's memory grows with the square of a dotted name, so long ones never reach it."""
-    if len(text) > FILE_BYTES:
-        raise ValueError(f"at most {FILE_BYTES:,} bytes, found more")
-    if max((line.count(b".") for line in text.splitlines()), default=0) > LINE_DOTS:
-        raise ValueError(f"at most {LINE_DOTS} dots in a line, found more")
-    return tomllib.loads(text.decode())
-
-
-def _from_environment() -> dict[str, Any]:
-    """What the environment sets, as a tree of names; values are not looked at."""
-    found: dict[str, Any] = {}
-    for name, value in sorted(os.environ.items()):
-        if name.upper().startswith(PREFIX) and value:
-            place, (*outer, last) = found, name[len(PREFIX) :].lower().split(DELIMITER)
-            for part in outer:
-                inner = place.setdefault(part, {})
-                place = inner if isinstance(inner, dict) else {}
-            place.setdefault(last, value)
-    return found
-
-
-def dotted(tree: Mapping[str, Any], before: str = "") -> Iterator[str]:
-    """Names of all values in a tree, as `limits.fetch_limit`."""
-    for name, value in tree.items():
-        if isinstance(value, Mapping) and value:
-            yield from dotted(value, f"{before}{name}.")
-        else:
-            yield f"{before}{name}"
+# Where it comes from
 
 
 def _origins(places: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -232,7 +188,7 @@ def _origins(places: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 def names() -> list[str]:
     """Every option, by its dotted name; those of a component as `components.NAME`."""
-    own = [name for name in Settings.model_fields if name not in ("limits", "components")]
+    own = [name for name in Settings.model_fields if name not in TABLES]
     limits = [f"limits.{name}" for name in EngineConfig.model_fields["limits"].annotation.model_fields]  # type: ignore[union-attr]
     return [*own, *limits, *(f"components.{name}" for name in ComponentSettings.model_fields)]
 
@@ -247,6 +203,17 @@ def _refuse_unknown(places: Mapping[str, Mapping[str, Any]]) -> None:
     ]
     if wrong:
         raise ConfigurationError("\n".join(wrong))
+
+
+def _huge(engine: EngineConfig, origins: Mapping[str, str]) -> Iterator[str]:
+    """A sentence for each whole number that no counter could hold."""
+    tables = {"": engine, "limits.": engine.limits}
+    tables |= {f"components.{place}.": one for place, one in enumerate(engine.components)}
+    for before, table in tables.items():
+        for name, value in table:
+            if isinstance(value, int) and value > MOST:
+                where = _origin(f"{before}{name}", origins)
+                yield f"{where}: {before}{name} = {reprlib.repr(value)}: expected at most {MOST:,}"
 
 
 def _names_in(tree: Mapping[str, Any]) -> Iterator[str]:
@@ -275,11 +242,25 @@ def _nearest(name: str, place: str, known: set[str]) -> str:
 
 
 def _told(problem: Any, origins: Mapping[str, str]) -> str:
-    """One line: where, which option, what is wrong with it."""
+    """One line: where, which option, what is wrong with it. What a store was set to may hold a password."""
     says = problem["msg"].removeprefix("Value error, ")
     name = ".".join(str(part) for part in problem["loc"])
     if not name:
         return str(says)
+    place = _origin(name, origins)
+    if name == "components":
+        says = "expected a list of tables, each headed [[components]] in a file"
+    if problem["type"] == "missing" and len(problem["loc"]) > 1:
+        return f"{place}: {name} is not set, and has no default"
     if problem["type"] == "missing":
         return f"{name} is not set, and has no default: set it in the file, as {_shown(name, ENVIRONMENT)}, or by --set"
-    return f"{origins.get(name, DEFAULT)}: {name} = {reprlib.repr(problem['input'])}: {says}"
+    found = "" if problem["loc"][0] == "store" else f" = {reprlib.repr(problem['input'])}"
+    return f"{place}: {name}{found}: {says}"
+
+
+def _origin(name: str, origins: Mapping[str, str]) -> str:
+    """Where an option was set, or what stands in it, or what it stands in."""
+    for other, place in origins.items():
+        if other == name or other.startswith(f"{name}.") or name.startswith(f"{other}."):
+            return place
+    return DEFAULT
