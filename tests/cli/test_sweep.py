@@ -49,6 +49,16 @@ def test_a_table_a_file_and_a_page(tmp_path: Path) -> None:
         assert "By store_gbps" in html.read_text()
 
 
+def test_where_the_first_cell_hits_nothing_there_is_no_ratio(tmp_path: Path) -> None:
+    """A single request has nothing to hit; its time to first token is its own."""
+    (tmp_path / "t.jsonl").write_text('{"timestamp": 0, "input_length": 600, "output_length": 2, "hash_ids": [1, 2]}')
+    done = run("--trace", tmp_path / "t.jsonl", "--device-pages", 20, "--staging-pages", 20, "--out", tmp_path / "s")
+
+    assert 0 == done.exit_code, done.output
+    hits, ratio, _, of_itself, *_ = done.stdout.splitlines()[1].split()
+    assert ("none", "-", "1.00") == (hits, ratio, of_itself)
+
+
 def test_any_option_of_a_simulation_can_be_swept() -> None:
     """By the same name; but for what is written, what is measured, and what `--policy none` and `--store false` say."""
     of_simulate = {name for command in typer.main.get_command(app).commands["simulate"].params for name in command.opts}

@@ -12,6 +12,7 @@ import pytest
 
 from stagehold.lab.cell_options import OptionError
 from stagehold.lab.cells import Cell, run_all
+from stagehold.lab.reports.sized import chart as section_chart
 from stagehold.lab.reports.sized import section
 from stagehold.lab.sizing import Bar, Grid, Judge, Place, Sized, settled, size, staircase, steps
 from stagehold.lab.sizing_words import as_json, assumptions, chart, paragraph
@@ -171,6 +172,43 @@ def test_the_answer_in_words_and_charts(trace: Path) -> None:
     assert 28 == html.count("<rect ")
     assert 1 == html.count('<rect class="good answer"')
     assert len(found.runs) == html.count("</tr>") - 1
+
+
+def found_at(answer: Place, *, judge: Judge = Judge.BOTH, wait: float = 50.0) -> Sized:
+    """A search of 2 x 2 pairs of which the two smaller ones of memory hit all, and take so long."""
+    runs = {(row, column): record(1000, wait if row == 0 else 10.0) for row in range(2) for column in range(2)}
+    return Sized(Grid((1.0, 2.0), (4.0, 8.0)), Bar(0.02, judge), runs, (None, 0), answer, even=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told", "untold"),
+    [
+        ((1, 1), ["The next smaller size of either", "More host memory was not", "More bandwidth"], "Less"),
+        ((1, 0), ["The next smaller host memory is", "Less bandwidth to the store was not"], "Less host"),
+        ((0, 0), ["Less host memory was not looked at", "Less bandwidth to the store was not"], "next smaller"),
+    ],
+)
+def test_an_answer_at_the_edge_of_the_range_says_so(answer: Place, told: list[str], untold: str) -> None:
+    """Nothing is said of pairs that nobody looked at, but that nobody did."""
+    says = paragraph(found_at(answer))
+
+    assert all(words in says for words in told), says
+    assert untold not in says
+    assert "More" not in paragraph(found_at(answer, judge=Judge.HITS))
+
+
+def test_pairs_that_only_wait_too_long_are_marked() -> None:
+    """Who reads 100 % in the chart sees why it is not good enough; where waits do not count, it is."""
+    assert ["1", "100.0t", "100.0t"] == list(chart(found_at((1, 0))))[3].split()
+    assert ["1", "100.0*", "100.0*"] == list(chart(found_at((1, 0), judge=Judge.HITS)))[3].split()
+    assert ">100.0t<" not in section_chart(found_at((1, 0)))
+
+
+def test_without_a_store_there_is_nothing_to_size(trace: Path) -> None:
+    """No size matters then, so that any answer would be wrong."""
+    for options in ({"policy": "none"}, {"store": False, "mode": "cache"}):
+        with pytest.raises(OptionError, match="expected a store that pages come back from"):
+            size({"trace": str(trace), **options}, Grid((1.0,), (1.0,)), Bar(0.02), lambda _cells: [])
 
 
 def test_ranges_are_powers_of_two() -> None:

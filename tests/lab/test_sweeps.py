@@ -33,7 +33,8 @@ def test_options_reach_the_simulation() -> None:
     """A cell's own, those of the engine, its limits, and sizes in GB by the pages of the model."""
     chosen = {"prefetch_policy": "best_effort", "tries": "5", "store_latency_ms": "1-3", "scale": "256",
               "host_gb": "1", "device_gb": "2.5", "model": "qwen2.5-7b", "page_size": "32", "step_ms": "7",
-              "prefill_rate": "5000", "format": "mooncake", "store": "false", "strict": "true"}  # fmt: skip
+              "prefill_rate": "5000", "format": "mooncake", "store": "false", "mode": "cache",
+              "strict": "true"}  # fmt: skip
     cell = cell_of({name: value(name, text) for name, text in chosen.items()})
     options = cell.simulation()
     page_bytes = 32 * 2 * 28 * 4 * 128 * 2
@@ -71,6 +72,9 @@ def test_any_file_is_a_trace(tmp_path: Path) -> None:
         ("kv_device", "cpu", "--kv-device: expected "),
         ("seed", "1,2,1", "--seed 1,2,1: expected every value once"),
         ("requests", "", "--requests : expected a valid integer"),
+        ("seed", "9223372036854775808", "--seed 9223372036854775808: expected a number below 2 to the power of 63"),
+        ("wait_cap_ticks", "9" * 30, "expected a number below 2 to the power of 63"),
+        ("wait_per_page_ticks", "inf", "--wait-per-page-ticks inf: expected a number below"),
     ],
 )
 def test_what_an_option_cannot_be_is_told(name: str, text: str, expected: str) -> None:
@@ -81,7 +85,10 @@ def test_what_an_option_cannot_be_is_told(name: str, text: str, expected: str) -
 
 
 def test_combinations_that_cannot_be_are_told() -> None:
-    """Too many cells, a size twice, a size of no page."""
+    """Too many cells, a size twice, a size of no page, a buffer with nothing behind it."""
+    for modes in (["buffer_only"], ["cache", "buffer_only"]):
+        with pytest.raises(OptionError, match="--store false: expected with --mode cache"):
+            sweep({"store": [False], "mode": modes})
     with pytest.raises(OptionError, match="20,000 cells: expected 1 to 10,000"):
         sweep({"seed": range(20_000)})
     with pytest.raises(OptionError, match="--host-gb: expected without --staging-pages"):

@@ -158,15 +158,20 @@ def _show(plan: Sweep, records: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _figures(one: Mapping[str, Any], first: Mapping[str, Any]) -> Iterator[str]:
-    from stagehold.lab.reports.sentences import share, times
+    from stagehold.lab.reports.sentences import share
 
     yield share(_hits(one), one["ideal_hit_tokens"])
-    yield times(_hits(one), _hits(first)).removesuffix(" times")
+    yield _ratio(_hits(one), _hits(first))
     yield f"{one['ttft_ms']['p50']:,.0f}"
-    yield times(one["ttft_ms"]["p50"], first["ttft_ms"]["p50"]).removesuffix(" times")
+    yield _ratio(one["ttft_ms"]["p50"], first["ttft_ms"]["p50"])
     yield f"{one['ttft_ms']['p95']:,.0f}"
     yield f"{one['read_bytes'] / 1e9:,.1f}"
     yield f"{one['written_bytes'] / 1e9:,.1f}"
+
+
+def _ratio(one: float, first: float) -> str:
+    """Where the first is nothing, there is no ratio to it."""
+    return f"{one / first:.2f}" if first else "-"
 
 
 def _hits(record: Mapping[str, Any]) -> int:

@@ -26,6 +26,8 @@ PAGES_MAX = 100_000_000
 """Of either tier: each costs some tens of bytes here, whatever it stands for."""
 LATENCY_MS_MAX = 1e6
 PAGE_TOKENS = 64
+NUMBER_END = 1 << 63
+"""JSON holds no whole number from here on, and nothing that is infinite."""
 
 Pages = Annotated[int, Field(ge=0, le=PAGES_MAX)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
@@ -105,6 +107,8 @@ def value(name: str, text: str) -> Any:
     except ValidationError as error:
         expected = error.errors()[0]["msg"].removeprefix("Input should be ")
         raise OptionError(f"{dashed(name)} {text}: expected {expected}") from error
+    if isinstance(found, int | float) and not abs(found) < NUMBER_END:
+        raise OptionError(f"{dashed(name)} {text}: expected a number below 2 to the power of 63")
     if name == "store_latency_ms":
         return _span(text)
     if name == "policy" and text not in POLICIES:
@@ -133,6 +137,8 @@ def cell_of(chosen: Mapping[str, Any]) -> Cell:
     own = {**sizes, **{name: chosen[name] for name in CELL if name in chosen}}
     if "mode" in own:
         own["mode"] = HostMode(own["mode"])
+    if not chosen.get("store", True) and own.get("mode") != HostMode.CACHE:
+        raise OptionError("--store false: expected with --mode cache, since a buffer alone keeps nothing")
     beside = (name for name in DEFAULTS if name not in ("limits", "settings"))
     options = {name: chosen[name] for name in (*PLAIN, *beside) if name in chosen}
     for kind, known in (("limits", LIMITS), ("settings", SETTINGS)):

@@ -14,6 +14,7 @@ from typing import Any
 
 from stagehold.lab.cell_options import OptionError, cell_of
 from stagehold.lab.cells import Cell
+from stagehold.lab.policies.shipped import LIVE, policy_named
 from stagehold.lab.virtual_costs import PASS_MS
 
 STEPS_MAX = 40
@@ -102,7 +103,14 @@ class Sized:
 
 
 def size(options: Mapping[str, Any], grid: Grid, bar: Bar, run_all: RunAll) -> Sized:
-    """Search the grid; `options` are those of every cell. The same options give the same answer."""
+    """Search the grid; `options` are those of every cell. The same options give the same answer.
+
+    `OptionError` where nothing is brought back, so that no size matters.
+    """
+    if not (options.get("store", True) and policy_named(options.get("policy", LIVE.name)).tier):
+        raise OptionError(
+            "--policy none, --store false: expected a store that pages come back from, to find sizes for it"
+        )
     runs: dict[Place, Record] = {}
 
     def ask(places: Sequence[Place]) -> list[bool]:

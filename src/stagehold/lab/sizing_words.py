@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from stagehold.lab.sizing import Judge, Place, Sized, reached
@@ -27,7 +28,7 @@ def assumptions(found: Sized) -> Iterator[str]:
     yield (
         f"The machine: {run['cost']}, {run['prefill_tokens_per_second']:,.0f} prompt tokens a second and "
         f"{run['step_ms']:.3g} ms a decode step, by {COMPUTE_SHARE:.0%} of its peak and {MEMORY_SHARE:.0%} of its "
-        f"memory bandwidth; {run['device_pages'] * run['page_bytes'] / 1e9:,.0f} GB of KV on the device."
+        f"memory bandwidth; {run['device_pages'] * run['page_bytes'] / 1e9:,.1f} GB of KV on the device."
     )
     least, most = run["store_latency_ms"]
     room = f"{options['store_gb']:g} GB" if options.get("store_gb") else "room for everything"
@@ -56,7 +57,8 @@ def chart(found: Sized) -> Iterator[str]:
     for row in reversed(range(len(grid.host_gb))):
         marks = (mark(found, (row, column)) for column in range(len(grid.store_gbps)))
         yield f"{grid.host_gb[row]:>9g}" + "".join(f"{one:>9}" for one in marks)
-    yield "* good enough, [ ] the answer, + and - not simulated: follows from another pair"
+    yield "* good enough, [ ] the answer, t hits enough and waits too long"
+    yield "+ good enough, - not, both by another pair: not simulated"
 
 
 def mark(found: Sized, place: Place) -> str:
@@ -66,7 +68,9 @@ def mark(found: Sized, place: Place) -> str:
     text = f"{100 * reached(found.runs[place]):.1f}"
     if place == found.answer:
         return f"[{text}]"
-    return f"{text}*" if found.holds(place) else text
+    if found.holds(place):
+        return f"{text}*"
+    return f"{text}t" if replace(found.bar, judge=Judge.HITS).holds(found.runs[place], found.largest) else text
 
 
 def implied(found: Sized, place: Place) -> bool:
@@ -127,9 +131,26 @@ def _answer(found: Sized) -> Iterator[str]:
     ]
     if others:
         yield f"So would {', or '.join(others)}."
-    yield "The next smaller size of either is not good enough, as far as the grid goes."
+    yield from _edges(found)
     if found.contradictions or not found.even:
         yield "More was not always better here, so that a pair that was not simulated may do with less."
+
+
+def _edges(found: Sized) -> Iterator[str]:
+    """What lies beside the answer, within the range and beyond it."""
+    sizes = (("host memory", found.grid.host_gb), ("bandwidth to the store", found.grid.store_gbps))
+    ranges = [(name, at, len(values) - 1) for (name, values), at in zip(sizes, found.answer, strict=True)]
+    less = [name for name, at, _ in ranges if at]
+    if len(less) == len(ranges):
+        yield "The next smaller size of either is not good enough, as far as the grid goes."
+    elif less:
+        yield f"The next smaller {less[0]} is not good enough, as far as the grid goes."
+    for name, at, last in ranges:
+        if last and not at:
+            yield f"Less {name} was not looked at, so that less may do: begin the range lower."
+    for name, at, last in ranges:
+        if last and at == last and found.bar.judge is not Judge.HITS:
+            yield f"More {name} was not looked at, and waits are held against the largest pair's: end the range higher."
 
 
 def _sizes(found: Sized, place: Place) -> str:

@@ -55,7 +55,7 @@ def _place(found: Sized, place: Place) -> str:
     good = found.holds(place) if seen else implied(found, place)
     look = f"{'good' if good else 'poor'}{'' if seen else ' unseen'}{' answer' if place == found.answer else ''}"
     x, y = LEFT + column * CELL_WIDTH, TOP + (len(found.grid.host_gb) - 1 - row) * CELL_HEIGHT
-    text = mark(found, place).strip("[]*") if seen else ""
+    text = mark(found, place).strip("[]*t") if seen else ""
     middle = f'x="{x + CELL_WIDTH / 2:g}" y="{y + CELL_HEIGHT / 2 + 4:g}" text-anchor="middle"'
     box = f'x="{x + 1}" y="{y + 1}" width="{CELL_WIDTH - 2}" height="{CELL_HEIGHT - 2}" rx="4"'
     return f'<rect class="{look}" {box}/><text {middle}>{text}</text>'
