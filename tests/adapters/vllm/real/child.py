@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ os.environ.update(
 
 BLOCK = 32
 LONG = 300
+PATIENCE_SECONDS = 60
 Answer = dict[str, Any]
 
 
@@ -103,9 +105,11 @@ class Server:
         return self.answers[rid]
 
     def forget(self) -> None:
-        """vLLM's own prefix cache is emptied; refused, and so an error here, where a block has leaked."""
-        for _ in range(3):
-            self.core.step()  # ends are told to the worker in a step of their own
+        """vLLM's own prefix cache is emptied; it refuses as long as a block is used, and so for ever if one leaks."""
+        until = time.monotonic() + PATIENCE_SECONDS
+        while self.scheduler.requests or self.scheduler.finished_req_ids:
+            self.core.step()  # ends are told to the worker, and reported by it, in steps of their own
+            assert time.monotonic() < until, f"{list(self.scheduler.requests)} do not end"
         assert self.scheduler.reset_prefix_cache(), "blocks have leaked"
 
 
@@ -171,10 +175,6 @@ def aborted(server: Server) -> Answer:
             server.core.step()
         assert not server.scheduler.reset_prefix_cache(), "the load still writes to the blocks"
         go_on.set()
-        for _ in range(200):
-            server.core.step()
-            if not server.scheduler.requests:
-                break
     server.forget()
     return server.serve(prompt(LONG, 1))
 

@@ -123,7 +123,9 @@ def test_a_load_that_failed(folder: Path, model: str, way: Any) -> None:
 def test_a_second_engine_is_served_from_the_first_ones_store(folder: Path, model: str) -> None:
     """Another process, with nothing but the folder."""
     beside(folder, model)
-    options = json.dumps({"store": f"file://{folder}/store-{model}?floor=0", "prefetch_policy": "wait_complete"})
+    options = json.dumps(
+        {"store": f"file://{folder}/store-{model}?floor=0", "prefetch_policy": "wait_complete", "pause_seconds": 0.1}
+    )
     found = serve(folder, model, options, "cold")
     assert 288 == found["cold"]["cached"]
     assert 288 == found["counts"]["store_hit_tokens"]
