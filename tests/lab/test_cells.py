@@ -27,7 +27,7 @@ def test_a_table_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.Monkey
     wanted = [Cell(**SMALL, seed=seed) for seed in range(3)]
     whole = run_all(wanted, tmp_path / "whole.jsonl")
     out = tmp_path / "cut.jsonl"
-    out.write_bytes((tmp_path / "whole.jsonl").read_bytes()[:-300].rpartition(b"\n")[0] + b'\n{"cell": {"tr')
+    out.write_bytes((tmp_path / "whole.jsonl").read_bytes()[:-300].rpartition(b"\n")[0] + b'\n{"cell":{"tr')
     left, ran = len(read(out)), []
     real = cells.run
     monkeypatch.setattr(cells, "run", lambda cell: ran.append(cell) or real(cell))
@@ -71,6 +71,29 @@ def test_a_file_of_something_else_is_told(tmp_path: Path) -> None:
     (tmp_path / "other.jsonl").write_text('{"cell": {}}\n[1]\n')
     with pytest.raises(ValueError, match=r"other\.jsonl:2: expected the record of a cell"):
         run_all([Cell(**SMALL)], tmp_path / "other.jsonl")
+
+
+def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
+    """A run or a note without a last newline is no line that was cut short, nor is what a device gives without end."""
+    for text in ("to buy: milk", '{"kind": "stagehold-simulation"}', '{"cell": {}}\n{"cell": {\n{"cell', "{}"):
+        (tmp_path / "mine").write_text(text)
+        with pytest.raises(ValueError, match=r"mine:\d: expected the record of a cell"):
+            run_all([Cell(**SMALL)], tmp_path / "mine")
+        assert text == (tmp_path / "mine").read_text()
+    with pytest.raises(ValueError, match="/dev/zero: expected a file"):
+        run_all([Cell(**SMALL)], Path("/dev/zero"))
+
+
+def test_a_record_of_another_version_is_told(tmp_path: Path) -> None:
+    """It lacks a figure that is read now; cells that nobody asked for may lack what they will."""
+    out, cell = tmp_path / "old.jsonl", Cell(**SMALL)
+    whole = dict.fromkeys(cells.READ, 0)
+    del whole["retries"]
+    out.write_bytes(orjson.dumps({"cell": cell.plain(), **whole}) + b"\n")
+
+    with pytest.raises(ValueError, match=r"old\.jsonl: expected `retries` in the record of .* begin a new file"):
+        run_all([cell], out)
+    assert [] == run_all([], out)
 
 
 def test_users_take_one_session_after_the_other() -> None:

@@ -48,6 +48,14 @@ DEFAULTS: Mapping[str, Any] = {
 A `prefill_rate`, in tokens a second, and `step_ms` go before what the accelerators would do.
 """
 
+READ = ("requests", "ideal_hit_tokens", "device_hit_tokens", "store_hit_tokens", "delivered_hit_tokens",
+        "phantom_hit_tokens", "read_tokens", "wasted_read_tokens", "read_bytes", "written_bytes", "retries", "losses",
+        "ttft_ms", "digest", "faults")  # fmt: skip
+"""Figures that are read from records by those who asked for cells."""
+
+BEGINS = b'{"cell":'
+"""Every line."""
+
 OnCell = Callable[[int, int, dict[str, Any]], None]
 """Called with (cells done, cells in all, the last one's record)."""
 
@@ -134,9 +142,14 @@ def run_all(
 ) -> list[dict[str, Any]]:
     """The records of all cells, in their order; those that `out` lacks are run, and added to it as they come.
 
-    With more than one of `processes` the lines may stand in any order; the records are the same.
+    With more than one of `processes` the lines may stand in any order; the records are the same. `ValueError` where
+    `out` is another kind of file, or has a record of a cell that is wanted and lacks figures, as of another version.
     """
     known = read(out)
+    for cell in cells:
+        absent = [name for name in READ if name not in known.get(cell.key(), READ)]
+        if absent:
+            raise ValueError(f"{out}: expected `{absent[0]}` in the record of {cell.key()}; begin a new file")
     missing = list({cell.key(): cell for cell in cells if cell.key() not in known}.values())
     out.parent.mkdir(parents=True, exist_ok=True)
     with out.open("ab") as lines:
@@ -150,21 +163,32 @@ def run_all(
 
 
 def read(out: Path) -> dict[str, dict[str, Any]]:
-    """The records of a file by key; none where there is no file. A last line that was cut short is cut away."""
+    """The records of a file by key; none where there is no file. A last line that was cut short is cut away.
+
+    `ValueError` at a line that is no record, and then the file is left as it is.
+    """
     if not out.exists():
         return {}
-    whole, newline, _ = out.read_bytes().rpartition(b"\n")
-    if out.stat().st_size != len(whole) + len(newline):
-        with out.open("r+b") as file:
-            file.truncate(len(whole) + len(newline))
+    if not out.is_file():
+        raise ValueError(f"{out}: expected a file that has the record of a cell in each line")
+    *whole, torn = out.read_bytes().split(b"\n")
     found = {}
-    for number, line in enumerate(whole.splitlines(), start=1):
+    for number, line in enumerate(whole, start=1):
         try:
             record = orjson.loads(line)
             found[_key(record)] = record
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-            raise ValueError(f"{out}:{number}: expected the record of a cell, found {line[:40]!r}") from error
+            raise _no_record(out, number, line) from error
+    if torn:
+        if torn[: len(BEGINS)] != BEGINS[: len(torn)]:
+            raise _no_record(out, len(whole) + 1, torn)
+        with out.open("r+b") as file:
+            file.truncate(out.stat().st_size - len(torn))
     return found
+
+
+def _no_record(out: Path, number: int, line: bytes) -> ValueError:
+    return ValueError(f"{out}:{number}: expected the record of a cell, found {line[:40]!r}")
 
 
 def _key(record: dict[str, Any]) -> str:
