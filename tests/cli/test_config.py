@@ -66,6 +66,13 @@ def test_show_tells_values_sources_and_arithmetic() -> None:
     assert any(line.startswith("staging_pages = floor(1.2 * 64) = 76 pages") for line in lines)
 
 
+def test_show_tells_by_which_name_staging_was_sized() -> None:
+    """It is not the default, and `staging_pages` was not set."""
+    assert "staging_pages = 96  (arguments: staging_ratio)" in run("show", *LEAST, "--set", "staging_ratio=1.5").stdout
+    assert "staging_pages = 128  (default)" in run("show", *LEAST).stdout
+    assert "staging_pages = 9  (arguments)" in run("show", *LEAST, "--set", "staging_pages=9").stdout
+
+
 def test_show_gives_json() -> None:
     """Options, where they come from, and what follows."""
     found = orjson.loads(run("show", *LEAST, "--set", "limits.ready_limit=9", "--json").stdout)
@@ -78,6 +85,7 @@ def test_show_gives_json() -> None:
     ("sets", "sentence"),
     [
         (["device_pages"], "--set device_pages: expected NAME=VALUE"),
+        (["store:redis://u:secret@h"], "--set store:redis://u:***@h: expected NAME=VALUE"),
         (["limits=3", "limits.tries=2"], "--set limits.tries=2: limits was set to a value before"),
         (["pin_fracton=1"], "arguments: unknown option 'pin_fracton'; did you mean 'pin_fraction'?"),
     ],

@@ -75,6 +75,18 @@ def test_an_option_that_nobody_knows():
     fails("configuration", patient, "did you mean 'pin_fraction'?", "`stagehold config reference` lists all options")
 
 
+def test_options_from_the_environment_alone(monkeypatch):
+    """They are what an engine here would start with."""
+    assert not [check for check in examine(Patient()) if check.name == "configuration"]
+    monkeypatch.setenv("STAGEHOLD_DEVICE_PAGES", "-4")
+    fails("configuration", Patient(), "environment: device_pages = '-4': Input should be greater", "config check")
+
+
+def test_other_ranks_need_one_to_be_held_against(tmp_path):
+    """Nothing is compared with nothing, and that must not pass."""
+    fails("configuration", Patient(others=(tmp_path / "b.toml",)), "device_pages is not set", "correct it")
+
+
 def test_ranks_with_different_options(tmp_path):
     """By name, with both values; a rank's device is its own."""
     ours, theirs = tmp_path / "0.toml", tmp_path / "1.toml"
@@ -370,6 +382,16 @@ def test_no_password_is_told():
         assert "secret-word" not in done.stdout
     assert "valkey://127.0.0.1:1" == shown("valkey://127.0.0.1:1")
     assert shown(None) is None
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://u:sec/ret@h:1/0", "redis://h:99999", "redis://[h", "s3://b/x?endpoint=http://h:x"]
+)
+def test_a_server_that_cannot_be_named(url):
+    """One failure, and what a password may not hold; the password itself is not told."""
+    failed = [check for check in examine(Patient(store=url)) if not check.ok]
+    assert ["store URL"] == [check.name for check in failed]
+    assert "ret@" not in failed[0].detail
 
 
 def test_a_server_whose_name_nobody_knows():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,7 +35,7 @@ def show(*, config: File = None, sets: Sets = None, as_json: AsJson = False) -> 
         typer.echo(orjson.dumps(_as_json(found), option=orjson.OPT_INDENT_2).decode())
         return
     for name, value in _options(found).items():
-        typer.echo(f"{name} = {_said(value)}  ({found.origins.get(name, 'default')})")
+        typer.echo(f"{name} = {_said(value)}  ({_origin(name, found.origins)})")
     typer.echo("")
     for one in derived(found):
         typer.echo(one.line())
@@ -72,7 +72,8 @@ def publish(page: Path, text: str, remedy: str, *, check: bool) -> None:
 
 def loaded(config: Path | None, sets: list[str] | None) -> Configuration:
     """The configuration of these arguments; what is wrong with it is bad input."""
-    from stagehold.operate.settings import ConfigurationError, load
+    from stagehold.operate.given import ConfigurationError
+    from stagehold.operate.settings import load
 
     try:
         return load(config, tree(sets or []))
@@ -82,11 +83,13 @@ def loaded(config: Path | None, sets: list[str] | None) -> Configuration:
 
 def tree(sets: list[str]) -> dict[str, Any]:
     """`limits.fetch_limit=256` as a tree of values; a value is read as TOML where it is TOML, and is text otherwise."""
+    from stagehold.operate.settings import shown
+
     found: dict[str, Any] = {}
     for one in sets:
         name, equals, value = one.partition("=")
         if not equals or not name:
-            raise BadInput(f"--set {one}: expected NAME=VALUE")
+            raise BadInput(f"--set {shown(one)}: expected NAME=VALUE")
         place, (*outer, last) = found, name.split(".")
         for part in outer:
             place = place.setdefault(part, {})
@@ -110,6 +113,12 @@ def _options(found: Configuration) -> dict[str, Any]:
     plain = found.engine.model_dump()
     limits = plain.pop("limits")
     return {**plain, "store": shown(found.store), **{f"limits.{name}": value for name, value in limits.items()}}
+
+
+def _origin(name: str, origins: Mapping[str, str]) -> str:
+    """Where an option was set; the size of staging may have been set by another name."""
+    by = [other for other in ("staging_ratio", "staging_bytes") if name == "staging_pages" and other in origins]
+    return f"{origins[by[0]]}: {by[0]}" if by else origins.get(name, "default")
 
 
 def _said(value: Any) -> str:

@@ -19,8 +19,9 @@ from pydantic_core import PydanticUndefined
 
 from stagehold import EngineConfig, Limits
 from stagehold.machines.matrix import table
+from stagehold.operate.given import DELIMITER, PREFIX
 from stagehold.operate.partners import ALWAYS, PARTNERS
-from stagehold.operate.settings import DELIMITER, PREFIX, ComponentSettings, Settings
+from stagehold.operate.settings import ComponentSettings, Settings
 from stagehold.operate.staging import RATIOS
 
 HEAD = """# Configuration
@@ -35,11 +36,13 @@ stagehold config check --config stagehold.toml
 ```
 
 `show` prints every option with where it was set, and the limits that follow, each with its arithmetic; `check` prints
-nothing but what is wrong. In Python, `stagehold.operate.settings.load(file).open()` is an engine with its store.
+how many are set, or a line for each thing that is wrong. Neither opens the store: `stagehold doctor` does. In Python,
+`stagehold.operate.settings.load(file).open()` is an engine with its store.
 
 An argument comes before the environment, the environment before the file, the file before the default. An environment
 variable is `{prefix}` and its name in capitals, with `{delimiter}` for a dot: `{prefix}LIMITS{delimiter}TRIES`.
-An empty one counts as unset, and `{prefix}COMPONENTS` is JSON. In the file, limits stand in a table `[limits]` and
+An empty one counts as unset, `{prefix}LIMITS` and `{prefix}COMPONENTS` are JSON, and `{prefix}TOKEN` is no option
+but [the live view](live.md)'s. In the file, limits stand in a table `[limits]` and
 components in tables `[[components]]`:
 
 ```toml

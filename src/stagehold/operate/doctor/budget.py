@@ -9,7 +9,8 @@ from stagehold import EngineConfig
 from stagehold.operate.derived import device_bytes, host_bytes, pools
 from stagehold.operate.doctor.check import Check, size
 from stagehold.operate.doctor.machine import ROOT, Room, has_cuda, least
-from stagehold.operate.settings import Configuration, ConfigurationError, load
+from stagehold.operate.given import ConfigurationError
+from stagehold.operate.settings import Configuration, load
 
 BOOK_BYTES = 48
 """What the books of a pool take for each page, tensors apart, as an engine of 200,000 pages has shown."""

@@ -11,7 +11,8 @@ from stagehold.operate.derived import host_bytes
 from stagehold.operate.doctor import budget, keys, machine, speed, stores, traps
 from stagehold.operate.doctor.check import Check, guarded
 from stagehold.operate.doctor.machine import ROOT
-from stagehold.operate.settings import Configuration, ConfigurationError, load
+from stagehold.operate.given import ConfigurationError, sets_anything
+from stagehold.operate.settings import Configuration, load
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,8 @@ class Patient:
 
     @property
     def configured(self) -> bool:
-        """Whether there is a configuration to look at."""
-        return self.file is not None or bool(self.arguments)
+        """Whether there is a configuration to look at; other ranks are held against one."""
+        return self.file is not None or bool(self.arguments) or bool(self.others) or sets_anything()
 
 
 def examine(patient: Patient) -> Iterator[Check]:

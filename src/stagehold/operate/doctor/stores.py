@@ -61,11 +61,12 @@ def look(url: str, wanted: Wanted) -> Iterator[Check]:
 def _look(url: str, wanted: Wanted) -> Iterator[Check]:
     try:
         parsed = parse_url(url, wanted.page_bytes)
+        target = _server(parsed.scheme, parsed.host, dict(parsed.options))
     except ValueError as error:
         yield Check("store URL", ok=False, detail=str(error), fix="see docs/stores.md for the URLs that there are")
         return
-    reached = _reached(parsed.scheme, parsed.host, dict(parsed.options))
-    if reached is not None:
+    if target is not None:
+        reached = _reached(*target)
         yield reached
         if not reached.ok:
             return
@@ -99,13 +100,20 @@ def _opened(url: str, wanted: Wanted) -> Iterator[Check]:
 # Before it is opened
 
 
-def _reached(scheme: str, host: str, options: dict[str, str]) -> Check | None:
-    """One connection to the server, since a client that cannot connect only says that it failed."""
+def _server(scheme: str, host: str, options: dict[str, str]) -> tuple[str, int] | None:
+    """Name and port of the server behind a URL, if it names one. ValueError where it names none that can be."""
     target = urlsplit(options.get("endpoint", "")).netloc if scheme == "s3" else host if scheme in PORTS else ""
     if not target:
         return None
     address = urlsplit(f"//{target}")
-    name, port = address.hostname or "localhost", address.port or PORTS.get(scheme, 443)
+    try:
+        return address.hostname or "localhost", address.port or PORTS.get(scheme, 443)
+    except ValueError as error:
+        raise ValueError("the port is no number from 0 to 65535; in a password, write / ? # as %2F %3F %23") from error
+
+
+def _reached(name: str, port: int) -> Check:
+    """One connection to the server, since a client that cannot connect only says that it failed."""
     try:
         socket.create_connection((name, port), timeout=5).close()
     except OSError as error:

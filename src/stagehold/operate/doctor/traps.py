@@ -29,9 +29,9 @@ Note = tuple[str, str, str]
 
 
 def _of_store(url: str | None, root: Path) -> Iterator[Note]:
-    parts = urlsplit(url or "")
-    if parts.scheme != "file":
+    if url is None or not url.startswith("file:"):
         return
+    parts = urlsplit(url)
     kind = filesystem(Path(parts.path), root)
     if kind in IN_MEMORY:
         yield (
