@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from stagehold.cli.main import app
+from stagehold.lab.traces import shipped_trace
 from stagehold.serving.model import ready
 
 LOAD = ready.load_model
@@ -71,6 +72,19 @@ def test_the_pace_of_this_machine_can_be_measured(monkeypatch: pytest.MonkeyPatc
     assert given["step_ms"] == pytest.approx(measured["step_ms"], rel=1e-4)
 
 
+def test_a_trace_that_is_shipped_goes_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it does for a sweep; a file of that name goes before it."""
+    monkeypatch.chdir(tmp_path)
+    options = ("--requests", 3, "--device-pages", 4000, "--json")
+    shipped = json.loads(run("--trace", "miniswe", *options).stdout)
+    (tmp_path / "miniswe").write_bytes(shipped_trace("conversation").read_bytes())
+    own = json.loads(run("--trace", "miniswe", *options).stdout)
+
+    assert shipped_trace("miniswe").name == shipped["trace"]
+    assert "miniswe" == own["trace"]
+    assert json.loads(run(*options).stdout)["digest"] == own["digest"] != shipped["digest"]
+
+
 def test_a_fault_is_said_and_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted fault: a run with phantoms fails the command, after its figures were printed."""
     monkeypatch.setattr("stagehold.lab.simulate_report.faults", lambda _found: ["7 phantom hit tokens"])
@@ -88,6 +102,9 @@ def test_a_fault_is_said_and_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> Non
         (["--format", "csv"], "--format csv: expected one of"),
         (["--device-pages", 10], "no such request could ever run"),
         (["--trace", "nowhere"], "nowhere: expected a readable file"),
+        (["--seed", 1 << 63], "'--seed': Input should be less than or equal to 9223372036854775807"),
+        (["--store-gbps", 0.001], "no page came back over 0.001 GB/s, 0.5 to 2 ms an operation"),
+        (["--store-gb", 0.001], "with room for 0.001 GB: expected"),
         (["--no-store"], "--no-store: expected --mode cache"),
         (["--no-store", "--mode", "cache", "--store-gb", 1], "--no-store: expected no --store-gb beside it"),
     ],

@@ -81,3 +81,12 @@ def test_bad_input_is_one_line(trace: Path, arguments: list[str], told: str) -> 
     assert 2 == done.exit_code
     assert told in done.stderr
     assert 1 == done.stderr.count("\n")
+
+
+def test_a_trace_that_is_shipped_goes_by_its_name(tmp_path: Path) -> None:
+    """Nobody has to know where it lies; a name that is none is a file that is missing."""
+    out = tmp_path / "own.jsonl"
+
+    assert "5 in 5 sessions" in run("stats", "conversation", "--requests", 5).stdout
+    assert "5 requests written" in run("convert", "miniswe", out, "--requests", 5).stdout
+    assert "conversations: expected a readable file" in run("stats", "conversations").stderr

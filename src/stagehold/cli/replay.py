@@ -15,6 +15,7 @@ import typer
 
 from stagehold.cli.errors import BadInput, refuse_overwriting, write_out
 from stagehold.cli.replay_modes import replay_both, show_both
+from stagehold.cli.trace import TraceOption, trace_file
 from stagehold.specs.outcomes import HostMode, WritePolicy
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 def replay(
     *,
-    trace: Annotated[Path | None, typer.Option(help="Trace file of any format; the shipped one if left out.")] = None,
+    trace: TraceOption = None,
     requests: Annotated[int, typer.Option(min=1, max=10**9, help="How many of the trace's requests.")] = 500,
     mode: Annotated[HostMode, typer.Option(help="What host memory is.")] = HostMode.BUFFER_ONLY,
     no_store: Annotated[bool, typer.Option("--no-store", help="Host memory alone, with --mode cache.")] = False,
@@ -70,11 +71,11 @@ def replay(
     from stagehold.lab.expand import Scale
     from stagehold.lab.ranks import Ranks, RanksFailed
     from stagehold.lab.replay import Replay, ReplayOptions
-    from stagehold.lab.traces import TraceError, shipped_trace
+    from stagehold.lab.traces import TraceError
 
     options = ReplayOptions(
         audit=audit or Path("runs") / f"replay-{mode.value}.jsonl",
-        trace=trace or shipped_trace(),
+        trace=trace_file(trace),
         requests=requests,
         mode=mode,
         restart_after=restart_after,

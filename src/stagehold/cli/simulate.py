@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +15,7 @@ import typer
 
 from stagehold.cli.errors import BadInput, refuse_overwriting, write_out
 from stagehold.cli.replay import progress_bar, refuse_without_store
-from stagehold.cli.trace import FORMATS, chosen_format
+from stagehold.cli.trace import FORMATS, TraceOption, chosen_format, trace_file
 from stagehold.lab.virtual_costs import AcceleratorName, CostModel, ModelName, device_tokens, measured, preset
 from stagehold.specs.outcomes import FetchGate, HostMode
 
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 MOST_PAGES = 100_000_000
 """Of either tier: each costs some tens of bytes here, whatever it stands for."""
-
-MOST_LATENCY_MS = 1e6
 
 
 class Order(StrEnum):
@@ -43,7 +40,7 @@ POLICY_NAMES = "none, blind, paced or live"
 
 def simulate(
     *,
-    trace: Annotated[Path | None, typer.Option(help="Trace file of any format; the shipped one if left out.")] = None,
+    trace: TraceOption = None,
     of: Annotated[str | None, typer.Option("--format", help=FORMATS)] = None,
     requests: Annotated[int | None, typer.Option(min=1, help="Only the first N requests.")] = None,
     scale: Annotated[int, typer.Option(min=1, max=512, help="Tokens that stand for 512 of the trace.")] = 512,
@@ -83,7 +80,7 @@ def simulate(
         FetchGate, typer.Option(help="auto: a store that is not worth its wait is left alone.")
     ] = FetchGate.OFF,
     pin_fraction: Annotated[float, typer.Option(min=0, max=1, help="Part of the pool that pins may hold.")] = 0.5,
-    seed: Annotated[int, typer.Option(help="Draws the store's delays.")] = 0,
+    seed: Annotated[int, typer.Option(min=-(1 << 63), max=(1 << 63) - 1, help="Draws the store's delays.")] = 0,
     strict: Annotated[bool, typer.Option("--strict", help="Check all books after every tick; slow.")] = False,
     audit: Annotated[Path | None, typer.Option(help="Write the audit log there.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the run there, for `stagehold report`.")] = None,
@@ -92,7 +89,6 @@ def simulate(
     """Replay a trace in virtual time; the same options give the same figures and the same digest."""
     from stagehold.lab.expand import Scale
     from stagehold.lab.simulate import SimulationOptions
-    from stagehold.lab.traces import shipped_trace
     from stagehold.lab.virtual_store import LinkSpeed
     from stagehold.specs.limits import Limits
 
@@ -107,7 +103,7 @@ def simulate(
             step_ms=step_ms or cost.step_ms,
         ),
         device_tokens=device_tokens(model, accelerator, accelerators),
-        trace=trace or shipped_trace(),
+        trace=trace_file(trace),
         trace_format=chosen_format(of),
         requests=requests,
         scale=Scale(scale),
@@ -182,11 +178,12 @@ def _policy(name: str, *, tier: bool) -> Policy:
 
 def _span(text: str) -> tuple[float, float]:
     """`0.5-2` or `1`, in milliseconds."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(?:-(\d+(?:\.\d+)?))?", text)
-    least = float(found[1]) if found else 0.0
-    most = float(found[2]) if found and found[2] else least
-    if not found or not least <= most <= MOST_LATENCY_MS:
-        raise BadInput(f"--store-latency-ms {text}: expected milliseconds such as 1 or 0.5-2, at most 1,000,000")
+    from stagehold.lab.cell_options import OptionError, value
+
+    try:
+        least, most = value("store_latency_ms", text)
+    except OptionError as error:
+        raise BadInput(str(error)) from error
     return least, most
 
 

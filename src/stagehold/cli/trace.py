@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Look at request traces, and convert them.", no_args_is_help=True)
 
 FORMATS = "mooncake, agentic, lmcache, azure or stagehold; known by content if left out."
-PathOption = Annotated[Path, typer.Argument(help="Trace file, plain, gzip or zstd.")]
+SHIPPED_NAMES = "conversation, synthetic, agentic or miniswe"
+PathOption = Annotated[
+    Path, typer.Argument(help=f"Trace file, plain, gzip or zstd, or a trace that is shipped: {SHIPPED_NAMES}.")
+]
+TraceOption = Annotated[
+    Path | None,
+    typer.Option(help=f"Trace file of any format, or a trace that is shipped: {SHIPPED_NAMES}; by default the first."),
+]
 FormatOption = Annotated[str | None, typer.Option("--format", help=FORMATS)]
 RequestsOption = Annotated[int | None, typer.Option(min=1, help="Only the first N requests.")]
 
@@ -42,6 +49,7 @@ def stats(
     from stagehold.lab.stats import trace_stats
     from stagehold.lab.traces import read_trace
 
+    path = trace_file(path)
     with told_in_a_line():
         found = trace_stats(islice(read_trace(path, chosen_format(of)), requests), path)
     if as_json:
@@ -66,6 +74,7 @@ def convert(
     from stagehold.lab.readers import own
     from stagehold.lab.traces import read_trace, respaced
 
+    path = trace_file(path)
     refuse_overwriting("OUT", out, path)
     if out.suffix == ".zst":
         raise BadInput(f"OUT {out}: expected a name that ends in .jsonl or .jsonl.gz; zstd is read, not written")
@@ -74,6 +83,15 @@ def convert(
         chosen = found if session_every is None else respaced(found, round(1000 * session_every))
         written = own.write(chosen, out)
     typer.echo(f"{written:,} requests written to {out}")
+
+
+def trace_file(named: Path | None) -> Path:
+    """The file of that name where there is one, else the trace that is shipped under it, or the first where none is."""
+    from stagehold.lab.traces import SHIPPED, shipped_trace
+
+    if named is None:
+        return shipped_trace()
+    return shipped_trace(str(named)) if str(named) in SHIPPED and not named.exists() else named
 
 
 def chosen_format(name: str | None) -> Format | None:

@@ -200,8 +200,17 @@ class Simulation:
             self._idle()
             engine.tick()
         if self._asks and engine.attachment is not AttachmentState.ATTACHED:
-            raise StoreUnusable(f"the store failed its self-test: the link is {engine.attachment.name.lower()}")
+            raise StoreUnusable(f"the store failed its self-test: {self._told_of_store()}")
         self.clock.now_ns = 0
+
+    def _told_of_store(self) -> str:
+        options = self.options
+        least, most = options.link.latency_ms
+        room = f", with room for {options.store_bytes / 1e9:g} GB" if options.store_bytes else ""
+        return (
+            f"no page came back over {options.link.bytes_per_second / 1e9:g} GB/s, {least:g} to {most:g} ms an "
+            f"operation{room}: expected one of {self.page_bytes:,} bytes within {options.limits.attach_limit} passes"
+        )
 
     def _idle(self) -> None:
         self.clock.now_ns += IDLE_NS
