@@ -6,9 +6,11 @@ import http.client
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
+from stagehold.operate import web as module
 from stagehold.operate.web import MOST_STREAMS, Page, Place, Web, place
 
 TOKEN = "0123456789abcdef"
@@ -16,12 +18,10 @@ TOKEN = "0123456789abcdef"
 
 def ask(web: Web, path: str = "/", method: str = "GET", **headers: str) -> tuple[int, bytes, dict[str, str]]:
     host, _, port = web.url.removeprefix("http://").rpartition(":")
-    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=10)
-    connection.request(method, path, headers=headers)
-    answer = connection.getresponse()
-    found = answer.status, answer.read(), dict(answer.getheaders())
-    connection.close()
-    return found
+    with closing(http.client.HTTPConnection(host.strip("[]"), int(port), timeout=10)) as connection:
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read(), dict(answer.getheaders())
 
 
 @pytest.fixture
@@ -53,6 +53,53 @@ def test_a_page_and_what_is_none(web) -> None:
     assert (500, b"RuntimeError: no figures\n") == ask(served, "/broken")[:2]
     for method in ("POST", "PUT", "DELETE"):
         assert 501 == ask(served, method=method)[0]
+
+
+def test_what_cannot_be_read_is_told(web) -> None:
+    """And not hung up on."""
+    served = web()
+    assert 400 == ask(served, Host="[")[0]
+    assert 400 == ask(served, "http://[", Host="localhost")[0]
+
+
+def opened(web: Web) -> http.client.HTTPConnection:
+    host, _, port = web.url.removeprefix("http://").rpartition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=10)
+    connection.request("GET", "/")
+    assert b"hello" == connection.getresponse().read()
+    return connection
+
+
+def test_a_connection_that_was_kept_gets_nothing_more_once_closed(web) -> None:
+    """Else a scraper that comes often keeps a closed server, and its engine, for ever."""
+    served = web()
+    kept = opened(served)
+    served.close()
+    kept.request("GET", "/")
+    with pytest.raises(http.client.RemoteDisconnected):
+        kept.getresponse()
+    kept.close()
+
+
+def test_clients_that_hold_their_connections_are_bounded(web, monkeypatch) -> None:
+    """Each takes a thread and a file of the engine's process; a place that gets free is given away again."""
+    monkeypatch.setattr(module, "MOST_CLIENTS", 2)
+    served = web()
+    kept = [opened(served), opened(served)]
+    with pytest.raises((http.client.RemoteDisconnected, ConnectionResetError)):
+        ask(served)
+    kept[0].close()
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        try:
+            assert 200 == ask(served)[0]
+        except (http.client.RemoteDisconnected, ConnectionResetError):
+            time.sleep(0.01)
+        else:
+            break
+    else:
+        raise AssertionError("the place was not given away again")
+    kept[1].close()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:1", "localhost", "[::1]:80"])

@@ -19,6 +19,9 @@ from urllib.parse import parse_qs, urlsplit
 MOST_STREAMS = 32
 """Streams that may be open at a time: each has a thread."""
 
+MOST_CLIENTS = 128
+"""Connections that may be open at a time, each with a thread and a file; who comes later is hung up on."""
+
 PATIENCE_SECONDS = 10.0
 """How long a client may take to send its request or to take a piece of the answer."""
 
@@ -109,14 +112,34 @@ class Web:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False  # a stream ends by itself within its next piece
+    request_queue_size = MOST_CLIENTS  # many that come at once wait to be accepted, and need not knock again
 
     def __init__(self, address: tuple[str, int], web: Web) -> None:
         self.web = web
+        self._clients = threading.BoundedSemaphore(MOST_CLIENTS)
         if ":" in address[0]:
             import socket
 
             self.address_family = socket.AF_INET6
         super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """In a thread of its own, while there are not too many: slow clients must not take the engine's files."""
+        if not self._clients.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread could be started, so none gives it back
+            self._clients.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """See `process_request`."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._clients.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is no error of ours."""
@@ -137,9 +160,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """A page or a stream, to who may see it."""
-        parts = urlsplit(self.path)
         web = self.server.web
-        refused = self._refused(parts.query)
+        if web.closing.is_set():  # a connection that was kept
+            self.close_connection = True
+            return
+        try:
+            parts = urlsplit(self.path)
+            refused = self._refused(parts.query)
+        except ValueError as error:
+            self._send(_told(HTTPStatus.BAD_REQUEST, f"expected a path and a Host that can be read: {error}"))
+            return
         if refused is not None:
             self._send(refused)
         elif parts.path in web.streams:
