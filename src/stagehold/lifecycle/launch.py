@@ -33,8 +33,7 @@ class LaunchRules:
         if not core.serves or self.is_spent(m):
             return Launch.CAP
         start = core.live.joint_match(data.chain, data.hit_limit)
-        known_end = data.known_end if core.attached else 0  # what a former store had is of no use
-        if (known_end or data.hit_limit) - start < core.config.threshold_pages:
+        if (data.known_end or data.hit_limit) - start < core.config.threshold_pages:
             return Launch.TOO_SHORT
         hosted, known = core.hosted_end(data.chain, start, data.hit_limit), self._is_known(data, start)
         if core.alone:
@@ -80,8 +79,8 @@ class LaunchRules:
         return worth and self.declined(data, hosted) is None
 
     def _is_known(self, data: RequestData, live: int) -> bool:
-        """Whether an earlier answer still says what the store in use holds behind the joint match."""
-        if data.known_end <= live or not self.core.attached:
+        """Whether an earlier answer still says what the store holds behind the joint match."""
+        if data.known_end <= live:
             return False
         gap = range(live, min(data.asked_from, data.known_end))
         return all(self.core.beliefs.knows(data.chain.page_key(page)) for page in gap)

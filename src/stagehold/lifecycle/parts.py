@@ -60,17 +60,11 @@ class TickRules:
     def quarantine(self, _m: Machine, _arg: Any) -> None:
         """Go on without the store tier: every rank detaches in this very tick, before it applies anything.
 
-        Each rank's IO runs out at its own time from here on, so nobody may wait for any of it: lookups are given up.
+        Each rank's IO runs out at its own time from here on, so nobody may wait for any of it.
         """
         self.core.quarantined = True
-        for m in self.core.requests.values():
-            if m.state is RequestState.LOOKUP:
-                self.core.post(self._give_up, m)
         if self.core.link.state in IN_USE:
             self.core.post(self.core.steps.attachment.detach, self.core.link)
-
-    def _give_up(self, m: Machine, _arg: Any) -> None:
-        self.core.steps.request.timeout(m)
 
     def halt(self, _m: Machine, _arg: Any) -> None:
         """Nothing is left to do when the engine closes."""
@@ -148,7 +142,7 @@ class Parts:
                 self.core.settle()
 
     def let_go_of_the_store(self) -> None:
-        """What the store has a part in is told to stop, and nobody waits to ask it again.
+        """What the store has a part in is told to stop; nobody waits for its answer, or to ask it again.
 
         Where host memory goes on alone, holds that wait for nothing of the store stay, and so do bytes that were
         copied for a put. In quarantine everything goes, since each rank's copies end in a tick of its own.
@@ -163,7 +157,15 @@ class Parts:
                     core.settle()
             self._drop_writes()
         core.news += 1
+        self._give_up_lookups()
         self.retries.detached()
+
+    def _give_up_lookups(self) -> None:
+        """Their answers say nothing of another store, which may be attached before they come."""
+        for m in list(self.core.requests.values()):
+            if m.state is RequestState.LOOKUP:
+                self.core.steps.request.timeout(m)
+                self.core.settle()
 
     def drop_queued(self) -> None:
         """Every write that has not begun is given up."""

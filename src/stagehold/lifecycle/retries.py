@@ -96,8 +96,9 @@ class RetryRules:
                 self.core.post(self._send_due, self.core.requests[number])
 
     def detached(self) -> None:
-        """No store is asked any more: every retry is due, and finds that."""
+        """No store is asked any more: every retry is due, and finds that. What the last one had is of no use."""
         for m in self.core.requests.values():
+            m.data.known_end, m.data.consulted = 0, False
             if m.state is RequestState.RETRY:
                 self.core.post(self._send_due, m)
 
