@@ -94,6 +94,11 @@ def test_the_command_goes_on_and_prints_the_same_again(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (["--trace", "own"], "expected NAME=PATH"),
+        (
+            ["--traces", "miniswe", "--trace", "agentic=own.jsonl"],
+            "--trace agentic=own.jsonl: expected a name of its own",
+        ),
+        (["--traces", "", "--trace", "own=a", "--trace", "own=b"], "--trace own=b: expected a name of its own"),
         (["--traces", ""], "expected at least one trace"),
         (["--traces", "nowhere"], "no trace 'nowhere' is shipped"),
     ],

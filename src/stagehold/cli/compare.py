@@ -28,7 +28,7 @@ def compare(
         list[str] | None, typer.Option(help="NAME=PATH: a trace from a file, instead of or beside the shipped ones.")
     ] = None,
     requests: Annotated[
-        int | None, typer.Option(min=1, help="The first N of each trace; by default 200 to 600, see PLACES.")
+        int | None, typer.Option(min=1, help="The first N of each trace; by default 120 to 600, as the page says.")
     ] = None,
     processes: Annotated[int, typer.Option(min=1, max=256, help="How many cells are run at a time.")] = 1,
     page: Annotated[Path | None, typer.Option("--markdown", help="Write the table there, as Markdown.")] = None,
@@ -66,11 +66,15 @@ def compare(
 
 def _traces(named: str, given: Sequence[str]) -> dict[str, Path | None]:
     """Traces by name, with their files where they are not shipped."""
+    from stagehold.lab.traces import SHIPPED
+
     found: dict[str, Path | None] = {name: None for name in named.split(",") if name}
     for text in given:
         name, equals, path = text.partition("=")
         if not (name and equals and path):
             raise BadInput(f"--trace {text}: expected NAME=PATH")
+        if name in found or name in SHIPPED:
+            raise BadInput(f"--trace {text}: expected a name of its own, since cells are known by it")
         found[name] = Path(path)
     if not found:
         raise BadInput("--traces: expected at least one trace")
