@@ -230,3 +230,27 @@ def test_a_reset_is_refused_while_a_request_runs():
         assert b.scheduler.reset()
         assert 0 == b.engine.stats().pools["full"].device_used
         b.check()
+
+
+def test_an_audit_log_on_a_full_disk_stops_no_server(caplog):
+    """It is told once, and requests are served."""
+    with bench("llama", audit_log="/dev/full") as b:
+        b.serve("cold", prompt(42))
+        b.forget_local()
+        assert 40 == b.serve("warm", prompt(42)).external
+        b.check()
+    assert 1 == caplog.text.count("the audit log cannot be written")
+
+
+@in_every_way
+def test_what_host_memory_has_is_promised_in_the_first_step(model, loads):
+    """The tick of a step comes before its questions: a hit without the store waits for nobody."""
+    with bench(model, loads=loads) as b:
+        b.serve("cold", prompt(42))
+        b.written()
+        b.forget_local()
+        request = b.ask("warm", prompt(42))
+        b.vllm.step()
+        assert 40 == request.external
+        b.vllm.run()
+        b.check()

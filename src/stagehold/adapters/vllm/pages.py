@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from stagehold import Engine, NoRoom
 from stagehold.adapters.vllm.layout import FULL, Kind, Layout
@@ -130,3 +131,10 @@ class Pages:
 
 def _copies(group: int, tables: Tables, slots: Sequence[int], pages: Sequence[int]) -> Copies:
     return Copies(group, tuple(tables[group][page] for page in pages), tuple(slots[page] for page in pages))
+
+
+def computed_before(output: Any) -> list[tuple[str, int]]:
+    """Each request of the step and how many of its tokens had been computed before it."""
+    cached = output.scheduled_cached_reqs
+    found = [(one.req_id, one.num_computed_tokens) for one in output.scheduled_new_reqs]
+    return found + list(zip(cached.req_ids, cached.num_computed_tokens, strict=True))

@@ -40,7 +40,7 @@ class Entry:
     arrived_tokens: int
     reserved_tokens: int
     told: int
-    since: int  # the pass in which it arrived: it can be asked for in the next one
+    since: int  # the pass from which on it can be asked for
     stage: Stage = Stage.WAITING
     plan: Plan | None = None  # the open visit
     local_tokens: int = 0  # what vLLM had itself when it last asked

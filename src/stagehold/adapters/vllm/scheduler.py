@@ -16,7 +16,7 @@ from stagehold.adapters.vllm.identity import namespace_of
 from stagehold.adapters.vllm.layout import Layout
 from stagehold.adapters.vllm.options import Loads, Options
 from stagehold.adapters.vllm.orders import Done, Orders
-from stagehold.adapters.vllm.pages import Pages, Published
+from stagehold.adapters.vllm.pages import Pages, Published, computed_before
 from stagehold.adapters.vllm.requests import End, Entry, Stage
 from stagehold.adapters.vllm.tier import Tier
 
@@ -60,7 +60,12 @@ class SchedulerSide:
         reserved = min(left, self._options.reserve_tokens)
         reserved = max(1, min(reserved, self._tier.config.largest_request_tokens - len(tokens)))
         handle = self._engine.arrive(request.request_id, tokens, namespace, reserved)
-        return Entry(request, namespace, handle, len(tokens), reserved, len(tokens), self._pass, barred=barred)
+        return Entry(request, namespace, handle, len(tokens), reserved, len(tokens), self._launched, barred=barred)
+
+    @property
+    def _launched(self) -> int:
+        """The pass after whose tick one that arrives now is looked up: it can be asked for then, and not before."""
+        return self._pass + self._ticked
 
     # A request is asked for
 
@@ -76,7 +81,7 @@ class SchedulerSide:
         if entry.stage is Stage.RUNNING:
             self._leave(entry, End.RETRACT)  # it was sent back, and is asked for before that is told
             entry = self._entries[request.request_id]
-        if entry.stage is Stage.LEAVING or entry.since == self._pass:
+        if entry.stage is Stage.LEAVING or entry.since > self._pass:
             return ASK_AGAIN
         entry.local_tokens = local_tokens
         plan = entry.plan or self._engine.select(entry.handle, self._tier.config.largest_request_tokens)
@@ -96,9 +101,7 @@ class SchedulerSide:
         """The request has blocks: the visit is committed, and what was promised is ordered."""
         entry = self._entries.get(request.request_id)
         if entry is None or entry.stage is not Stage.WAITING:
-            assert not external_tokens, (
-                f"{request.request_id}: {external_tokens} tokens to load, and none were promised"
-            )
+            assert not external_tokens, f"{request.request_id}: {external_tokens} tokens were never promised"
             return
         admitted = self._commit(entry)
         if external_tokens:
@@ -152,7 +155,7 @@ class SchedulerSide:
     def _begin_pass(self) -> None:
         if not self._ticked:
             self._ticked = True
-            self._engine.tick()
+            self._tier.tick()
 
     def orders(self, output: Any) -> Orders:
         """The step is planned: what its worker has to do. `output` is vLLM's SchedulerOutput."""
@@ -166,7 +169,7 @@ class SchedulerSide:
                 plan, entry.plan = entry.plan, None
                 self._engine.release(plan)
         orders, self._orders = self._orders, Orders(self._pass + 1, self._tier.pools)
-        for rid, computed in _computed(output):
+        for rid, computed in computed_before(output):
             self._order_saves(orders, rid, computed, output)
         if not (output.total_num_scheduled_tokens or orders.before or orders.beside):
             self._rest()
@@ -269,7 +272,7 @@ class SchedulerSide:
             handle = self._engine.retract(entry.handle)
             known = len(request.all_token_ids)
             left = entry.reserved_tokens - (known - entry.arrived_tokens)
-            return Entry(request, entry.namespace, handle, known, left, known, self._pass, barred=entry.barred)
+            return Entry(request, entry.namespace, handle, known, left, known, self._launched, barred=entry.barred)
         self._engine.abort(entry.handle)
         return self._arrive(request, entry.namespace, barred=entry.barred)
 
@@ -295,10 +298,3 @@ class SchedulerSide:
             self._engine.abort(entry.handle)
         self._entries.clear()
         self._tier.close()
-
-
-def _computed(output: Any) -> list[tuple[str, int]]:
-    """Each request of the step and how many of its tokens had been computed before it."""
-    cached = output.scheduled_cached_reqs
-    found = [(one.req_id, one.num_computed_tokens) for one in output.scheduled_new_reqs]
-    return found + list(zip(cached.req_ids, cached.num_computed_tokens, strict=True))

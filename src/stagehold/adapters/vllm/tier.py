@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from contextlib import ExitStack
 from typing import Any
@@ -13,6 +14,8 @@ from stagehold.adapters.vllm.options import ConnectorRefused, Options
 from stagehold.adapters.vllm.orders import Pool
 from stagehold.cache.stores.open import open_store
 from stagehold.cache.stores.protocol import Store, WaitableStore
+
+LOG = logging.getLogger("stagehold")
 
 WRITING = ("write.queued", "write.copying", "write.storing")
 """Where a write stands that can still end well."""
@@ -34,6 +37,7 @@ class Tier:
         sizes |= {one.name: (one.device_pages, one.parts * one.page_part_bytes) for one in config.components}
         self.pools = make(options.pool_folder, engine_id, sizes)
         self._named = True
+        self._mute = False
         for pool in self.pools:
             move_to(self._tensor(pool), pool)
 
@@ -46,8 +50,17 @@ class Tier:
     def ready(self) -> None:
         """Tick until the store has passed its self-test, or has failed it: then the host memory is used alone."""
         while self.engine.attachment is AttachmentState.ATTACHING:
-            self.engine.tick()
+            self.tick()
             self.rest()
+
+    def tick(self) -> None:
+        """One tick. A log that cannot be written stops no server: it is told once, and is tried again."""
+        try:
+            self.engine.tick()
+        except OSError:
+            if not self._mute:
+                LOG.exception("the audit log cannot be written")
+            self._mute = True
 
     def rest(self) -> None:
         """Wait until the store has news, at most `pause_seconds`; without a store there is nothing to wait for."""
@@ -71,11 +84,15 @@ class Tier:
     def close(self) -> None:
         """Store what is still to be stored, within `drain_seconds`, and end everything."""
         until = time.monotonic() + self._options.drain_seconds
-        with self._ended:
-            while self.writing and time.monotonic() < until:
-                self.engine.tick()
-                self.rest()
-            self.engine.close()
+        while self.writing and time.monotonic() < until:
+            self.tick()
+            self.rest()
+        try:
+            with self._ended:
+                self.engine.close()
+        except OSError:
+            LOG.exception("the end of the audit log was not written")
+        finally:
             self.mapped()
 
 
