@@ -99,6 +99,16 @@ def test_a_worker_that_is_gone_is_told_of(tmp_path: Path, monkeypatch: pytest.Mo
     assert done.stderr.startswith("stagehold: a worker was ended from outside")
 
 
+def test_a_full_disk_is_told_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written there is on no disk; the error of a write names no file by itself."""
+    (tmp_path / "s.jsonl").symlink_to("/dev/full")
+    monkeypatch.setattr("stagehold.lab.cells.read", lambda _out: {})
+    done = run(*SMALL, "--out", tmp_path / "s.jsonl")
+
+    assert 2 == done.exit_code
+    assert f"stagehold: {tmp_path / 's.jsonl'}: No space left on device\n" == done.stderr
+
+
 def test_a_fault_is_said_and_ends_with_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted fault: a cell with phantoms fails the command, after its figures were printed."""
     monkeypatch.setattr("stagehold.lab.cells.faults", lambda _found: ["7 phantom hit tokens"])

@@ -36,6 +36,9 @@ def test_stats_for_people(trace: Path) -> None:
     assert "2 in 2 sessions" in done.stdout
     assert "1,024, 46.5 % of the prompts" in done.stdout
     assert "produced within 5 s before    1, 100.0 % of them" in done.stdout
+    working_set, cache = done.stdout.splitlines()[6:8]
+    assert "working set                     1,024 tokens in whole blocks of 512" == working_set
+    assert "  a cache of 1 % of it hits     46.5 % of the prompts" == cache
 
 
 def test_stats_for_programs(trace: Path) -> None:

@@ -87,8 +87,13 @@ def run_cells(
 
     for cell in cells:
         refuse_overwriting(option, out, cell.path)
-    with cannot_be_run(), progress_bar(shown=shown) as progress:
-        return run_all(cells, out, processes, None if progress is None else lambda done, of, _: progress(done, of))
+    try:
+        with cannot_be_run(), progress_bar(shown=shown) as progress:
+            return run_all(cells, out, processes, None if progress is None else lambda done, of, _: progress(done, of))
+    except BrokenPipeError:
+        raise  # nobody sees the bar
+    except OSError as error:
+        raise BadInput(f"{error.filename or out}: {error.strerror or error}") from error
 
 
 @contextmanager

@@ -129,10 +129,10 @@ def _rows(found: TraceStats) -> Iterator[tuple[str, str]]:
         return
     hits = share(found.ideal_hit_tokens, found.prompt_tokens.total)
     yield "ideal hit tokens", f"{found.ideal_hit_tokens:,}, {hits} of the prompts"
-    yield "working set", f"{found.working_set_tokens:,} tokens in whole blocks of {found.block_tokens}"
     yield "tokens used between two uses", _spread(found.reuse_distance_tokens, total=False)
+    yield "working set", f"{found.working_set_tokens:,} tokens in whole blocks of {found.block_tokens}"
     for size, rate in found.lru_hit_rates.items():
-        yield f"hit rate at {size} % of it", f"{100 * rate:.1f} %"
+        yield f"  a cache of {size} % of it hits", f"{100 * rate:.1f} % of the prompts"
     yield "requests with a reusable prefix", f"{found.requests_with_a_hit:,}"
     for seconds, count in found.produced_within.items():
         told = f"{count:,}, {share(count, found.requests_with_a_hit)} of them"
