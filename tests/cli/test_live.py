@@ -20,9 +20,10 @@ from typer.testing import CliRunner
 
 from stagehold.cli.main import app
 from stagehold.machines.logs import AuditLog
-from stagehold.operate.live import EngineSource, serve
+from stagehold.operate.live import EngineSource, Follower, serve
 from stagehold.operate.live.sources import of_snapshot
 from stagehold.operate.snapshot import Feed
+from stagehold.operate.web import Page, Place, Web
 from stagehold.testing.hand import Hand
 from stagehold.testing.storm import Storm
 
@@ -59,14 +60,48 @@ def test_one_view_in_a_terminal(log, blocks) -> None:
     assert len(blocks) == view["blocks"]
 
 
+def test_a_request_cannot_write_to_the_terminal() -> None:
+    """Nor make up its own colours: it is named by whoever sent it."""
+    rid = "\x1b]0;owned\x07\x1b[2J\u202e[red]a"
+    source = EngineSource()
+    with Hand(engine_options={"sink": source.block}) as h:
+        h.arrive(rid, [1, 2, 3])
+        h.engine.tick()
+        served = serve(source)
+        done = run("top", served.url, "--once")
+        served.close()
+    assert 0 == done.exit_code, done.output
+    assert "\ufffd]0;owned\ufffd\ufffd[2J\ufffd[red]a" in done.stdout
+    assert not set("\x1b\x07\u202e") & set(done.output)
+
+
+def test_what_is_served_may_be_anything(monkeypatch) -> None:
+    """It is no view, and that is said in a line."""
+    monkeypatch.setenv("STAGEHOLD_TOKEN", "0123456789abcdef")
+    view = Follower().view()
+    odd = {"tick": "x", "states": [1], "store": 3, "recent": [{}], "moment": {"pools": {"a": [5, "x"]}}}
+    pages = [orjson.dumps({**view, key: value}) for key, value in odd.items()] + [b"[]", b"no JSON"]
+    for body in pages:
+        served = Web(Place(), {"/view.json": lambda body=body: Page(body, "application/json")})
+        done = run("top", served.url, "--once")
+        served.close()
+        assert done.exit_code in (1, 2), done.output
+        assert "what is served there is no view" in done.stderr
+        assert 1 == done.stderr.count("\n")
+
+
 def test_what_cannot_be_shown_is_said(tmp_path) -> None:
     """In one line, with what was expected."""
     (tmp_path / "x").write_text("hello\n")
+    os.mkfifo(tmp_path / "pipe")
     cases = [
         (("top", tmp_path / "x", "--once"), 1, "x:1: not a line of an audit log"),
         (("top", tmp_path / "none", "--json"), 1, "there is no such file yet"),
         (("top", tmp_path), 2, "expected an audit log, found a directory"),
+        (("top", tmp_path / "pipe", "--once"), 2, "expected an audit log, found a pipe or a device"),
         (("top", "ftp://x"), 2, "expected an audit log or an http:// address"),
+        (("top", "http://["), 2, "Invalid IPv6 URL"),
+        (("top", "http://a b"), 2, "expected an http:// address"),
         (("top", "http://127.0.0.1:1", "--once"), 1, "refused"),
         (("watch", tmp_path / "x", "--http", "0.0.0.0:0"), 2, "lets other machines look: expected a token"),
         (("watch", tmp_path / "x", "--http", "here"), 2, "expected HOST:PORT"),

@@ -42,18 +42,19 @@ def top(
         else:
             from rich.console import Console
 
-            Console().print(frame(view))
+            Console().print(_frame(view))
         if view["trouble"]:
-            typer.echo(f"stagehold: {view['name']}: {view['trouble']}", err=True)
+            typer.echo(_plain(f"stagehold: {view['name']}: {view['trouble']}"), err=True)
             raise typer.Exit(1)
         return
     from rich.live import Live
 
     try:
-        with Live(frame(found.view()), screen=True, auto_refresh=False) as live:
+        with Live(_frame(found.view()), screen=True, auto_refresh=False) as live:
             while True:
-                live.update(frame(found.view()), refresh=True)
-                time.sleep(seconds)
+                due = time.monotonic() + seconds
+                live.update(_frame(found.view()), refresh=True)
+                time.sleep(max(0.0, due - time.monotonic()))
     except KeyboardInterrupt:
         return
 
@@ -92,13 +93,18 @@ def _place(http: str) -> Place:
 def _source(text: str) -> Source:
     from stagehold.operate.live import LogSource, PageSource
 
-    if text.startswith(("http://", "https://")):
-        return PageSource(text, os.environ.get(TOKEN) or None)
+    if text.lower().startswith(("http://", "https://")):
+        try:
+            return PageSource(text, os.environ.get(TOKEN) or None)
+        except ValueError as error:
+            raise BadInput(str(error)) from error
     if "://" in text:
         raise BadInput(f"{text}: expected an audit log or an http:// address")
     path = Path(text)
     if path.is_dir():
         raise BadInput(f"{text}: expected an audit log, found a directory")
+    if path.exists() and not path.is_file():
+        raise BadInput(f"{text}: expected an audit log, found a pipe or a device")
     return LogSource(path)
 
 
@@ -112,6 +118,19 @@ def _caught_up(source: Source) -> dict[str, Any]:
     return view
 
 
+def _frame(view: dict[str, Any]) -> Group:
+    """One view as tables; whoever serves a page may serve anything."""
+    try:
+        return frame(view)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"{view['name']}: what is served there is no view ({error!r})") from error
+
+
+def _plain(text: str) -> str:
+    """Without what a terminal would obey: a request is named by whoever sent it."""
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
+
+
 def frame(view: dict[str, Any]) -> Group:
     """One view as tables."""
     from rich.columns import Columns
@@ -120,8 +139,8 @@ def frame(view: dict[str, Any]) -> Group:
 
     store = view["store"]
     behind = f"; {view['behind']:,} bytes still to be read" if view.get("behind") else ""
-    head = Text(f"{view['name']}: tick {view['tick']:,}, {view['blocks']:,} blocks; store {store['link']}, "
-                f"breaker {store['breaker']}{behind}", style="bold")  # fmt: skip
+    head = f"{view['name']}: tick {view['tick']:,}, {view['blocks']:,} blocks; store {store['link']}, "
+    head += f"breaker {store['breaker']}{behind}"
     states = [
         (machine, state, count)
         for machine, counts in view["states"].items()
@@ -141,10 +160,9 @@ def frame(view: dict[str, Any]) -> Group:
     ])  # fmt: skip
     slow = [tuple(one.values()) for one in view["slow"][:10]]
     recent = [(one["tick"], one["request"], one["verdict"], one["sentence"]) for one in view["recent"][:10]]
-    trouble = Text(view["trouble"], style="bold red")
     return Group(
-        head,
-        trouble,
+        Text(_plain(head), style="bold"),
+        Text(_plain(view["trouble"]), style="bold red"),
         side_by_side,
         _table("waiting longest", ("request", "state", "ticks", "in state", "launches"), slow),
         _table("last of them", ("tick", "request", "", "why"), recent),
@@ -164,5 +182,5 @@ def _table(title: str, heads: tuple[str, ...], rows: list[tuple[Any, ...]]) -> A
     for head in heads:
         made.add_column(head)
     for row in rows:
-        made.add_row(*(f"{one:,}" if isinstance(one, int) else escape(str(one)) for one in row))
+        made.add_row(*(f"{one:,}" if isinstance(one, int) else escape(_plain(str(one))) for one in row))
     return made

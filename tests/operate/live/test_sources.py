@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from stagehold.machines.logs import AuditLog
 from stagehold.operate.live import EngineSource, LogSource, PageSource, serve
 from stagehold.operate.live.sources import of_snapshot
 from stagehold.operate.snapshot import Feed
+from stagehold.operate.web import Place
 from stagehold.testing.storm import Storm
 
 
@@ -118,3 +121,67 @@ def test_a_page_of_another_process(blocks) -> None:
     gone = source.view()
     assert "refused" in gone["trouble"]
     assert 30 == gone["blocks"]
+
+
+TOKEN = "0123456789abcdef"
+
+
+def test_a_page_that_asks_for_a_token(blocks) -> None:
+    """It is given in the variable, or in the address as a browser has it; without one, that is said."""
+    served = serve(EngineSource(name="there"), Place(token=TOKEN))
+    assert "" == PageSource(served.url, TOKEN).view()["trouble"]
+    source = PageSource(f"{served.url}/?token={TOKEN}")
+    assert "" == source.view()["trouble"]
+    assert TOKEN not in source.name
+    assert (
+        "401 Unauthorized: expected its token in the variable STAGEHOLD_TOKEN"
+        == PageSource(served.url).view()["trouble"]
+    )
+    assert (
+        PageSource(f"{served.url}/metrics", TOKEN).view()["trouble"].startswith("404 Not Found: expected the address")
+    )
+    served.close()
+
+
+def answering(raw: bytes) -> tuple[str, list[bytes]]:
+    """The address of a server that gives one answer, and what it was asked."""
+    asked: list[bytes] = []
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        with listening, listening.accept()[0] as client:
+            asked.append(client.recv(1 << 16))
+            client.sendall(raw)
+
+    threading.Thread(target=answer, daemon=True).start()
+    return f"http://127.0.0.1:{listening.getsockname()[1]}", asked
+
+
+@pytest.mark.parametrize(
+    "raw", [b"-ERR unknown command\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b""]
+)
+def test_what_answers_and_is_no_server_of_pages_is_a_trouble(raw) -> None:
+    """Such as a store at that port."""
+    assert PageSource(answering(raw)[0]).view()["trouble"]
+
+
+def test_a_token_is_given_to_nobody_else() -> None:
+    """A server may send us elsewhere; what is there has no right to it."""
+    there, asked = answering(b"")
+    here, first = answering(f"HTTP/1.1 302 x\r\nLocation: {there}/view.json\r\nContent-Length: 0\r\n\r\n".encode())
+    PageSource(here, TOKEN).view()
+    assert TOKEN.encode() in first[0]
+    assert asked
+    assert TOKEN.encode() not in asked[0]
+
+
+def test_a_look_at_a_long_log_ends_in_time(blocks, tmp_path: Path) -> None:
+    """A line at least is read, and the rest is said to be behind."""
+    path = tmp_path / "a.jsonl"
+    with AuditLog(path) as log:
+        for block in blocks[:4]:
+            log.block(block)
+    source = LogSource(path, seconds=0)
+    for count in (1, 2, 3, 4):
+        view = source.view()
+        assert (count, count < 4) == (view["blocks"], view["behind"] > 0)

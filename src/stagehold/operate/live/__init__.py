@@ -1,7 +1,8 @@
 """What an engine does, as it happens: from its blocks, in a terminal or a browser.
 
 `follower` adds blocks up to a view, `sources` says where blocks come from (an engine in this process, a log that
-grows, a page that somebody else serves), `terminal` and `page` show a view. Nothing here can change an engine.
+grows, a page that somebody else serves), `serve` shows a view to browsers, and `stagehold top` to a terminal. Nothing
+here can change an engine.
 """
 
 from stagehold.operate.live.follower import Follower

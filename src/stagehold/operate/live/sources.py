@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import orjson
@@ -23,6 +26,9 @@ from stagehold.operate.snapshot import Feed, Snapshot
 
 MOST_WAITING = 1 << 17
 """Blocks that wait to be looked at; a view that falls behind so far begins anew, and says so."""
+
+LOOK_SECONDS = 0.5
+"""How long one look at a log takes, about: a long one is caught up with view by view."""
 
 PAGE_SECONDS = 5.0
 """How long another process may take to give its view."""
@@ -102,13 +108,14 @@ def of_snapshot(found: Snapshot) -> dict[str, Any]:
 class LogSource:
     """An audit log at `path`, from its begin, as it grows. A log that is begun anew is followed anew.
 
-    `most` is how many bytes one look reads: a long log is caught up with in several.
+    A look reads at most `most` bytes and adds up for about `seconds`: a long log is caught up with in several.
     """
 
-    def __init__(self, path: Path, most: int = 1 << 24) -> None:
+    def __init__(self, path: Path, most: int = 1 << 24, seconds: float = LOOK_SECONDS) -> None:
         self.name = str(path)
         self._path = path
         self._most = most
+        self._seconds = seconds
         self._lock = threading.Lock()
         self._begin()
 
@@ -146,8 +153,8 @@ class LogSource:
         return self._bad or ""
 
     def _take(self, data: bytes) -> None:
-        """Whole lines; the last one may be half written, and waits."""
-        end = data.rfind(b"\n") + 1
+        """Whole lines, as long as there is time; the last one may be half written, and waits."""
+        until, end = time.monotonic() + self._seconds, data.rfind(b"\n") + 1
         if not end and len(data) >= min(self._most, LINE_BYTES):
             self._bad = f"{self._path}:{self._line + 1}: a line longer than any of an audit log"
         try:
@@ -159,20 +166,33 @@ class LogSource:
                     self._follower.take(found)
                 elif found["event"] == "summary":
                     self._moment = {key: fact for key, fact in found.items() if key not in ("event", "seal")}
+                if time.monotonic() > until:
+                    break
         except BadLogError as error:
             self._bad = str(error)
         except (KeyError, IndexError, ValueError) as error:
             self._bad = f"{self._path}:{self._line}: written by other declarations, or damaged ({error!r})"
 
 
+REMEDIES = {
+    401: ": expected its token in the variable STAGEHOLD_TOKEN",
+    404: ": expected the address of a live view, which stagehold.operate.live.serve gives",
+}
+"""What to do about an answer that is no view, by its status."""
+
+
 class PageSource:
-    """What another process serves at `url` (see `serve`)."""
+    """What another process serves at `url` (see `serve`). ValueError if that is no http:// address."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
-        self.name = url
-        self._request = Request(url.rstrip("/") + "/view.json")  # noqa: S310 - the scheme is checked by who asks
-        if token is not None:
-            self._request.add_header("Authorization", f"Bearer {token}")
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.netloc.isprintable() or " " in parts.netloc:
+            raise ValueError(f"{url!r}: expected an http:// address")
+        self.name = url.partition("?")[0]  # what follows may be the token
+        target = parts._replace(path=parts.path.rstrip("/") + "/view.json", fragment="")
+        self._request = Request(target.geturl())  # noqa: S310 - looked at above
+        if token is not None:  # for that address alone, wherever it sends us
+            self._request.add_unredirected_header("Authorization", f"Bearer {token}")
         self._last: dict[str, Any] = Follower().view()
 
     def view(self) -> dict[str, Any]:
@@ -185,8 +205,12 @@ class PageSource:
                 self._last = found
             else:
                 trouble = "what is served there is no view"
+        except HTTPError as error:
+            trouble = f"{error.code} {error.reason}{REMEDIES.get(error.code, '')}"
         except URLError as error:
             trouble = str(error.reason)
-        except (OSError, ValueError) as error:
-            trouble = str(error)
+        except (OSError, HTTPException) as error:
+            trouble = str(error).strip() or type(error).__name__
+        except ValueError:
+            trouble = "what is served there is no view"
         return {**self._last, "name": self.name, "trouble": trouble or self._last.get("trouble", "")}
