@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from stagehold.cli.main import app
 from stagehold.lab.stats import trace_stats
-from stagehold.lab.traces import Format, read_trace, shipped_trace
+from stagehold.lab.traces import SHIPPED, Format, read_trace, shipped_trace
+from stagehold.lab.virtual_costs import MODELS, ModelName
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "lab.md").read_text(encoding="utf-8")
 
@@ -24,7 +25,6 @@ def blocks(language: str) -> list[str]:
 def test_every_command_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the order of the page, in a folder of this test's own, on the trace that comes with the package."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "conversation.jsonl.gz").write_bytes(shipped_trace().read_bytes())
     for line in "".join(blocks("sh")).splitlines():
         program, *words = shlex.split(line)
         assert program == "stagehold"
@@ -56,11 +56,24 @@ def test_every_format_is_told_of() -> None:
     assert all(f"| `{name}` |" in PAGE for name in Format)
 
 
-def test_the_figures_of_the_page() -> None:
-    """As `trace stats` prints them for the shipped trace."""
-    found = trace_stats(read_trace(shipped_trace()), shipped_trace())
+def test_the_traces_that_are_shipped_are_told_of() -> None:
+    """Each by its name, with its requests."""
+    for name in SHIPPED:
+        count = sum(1 for _ in read_trace(shipped_trace(name)))
+        assert re.search(rf"^\| `{name}` \| .*\b{count:,}( long)? requests", PAGE, re.MULTILINE), name
 
-    assert "that is 2,273 of 12,030 requests at\n120 s and 25 at 5 s" in PAGE
+
+def test_the_figures_of_the_page() -> None:
+    """As `trace stats` prints them for the shipped trace, and as the models have them."""
+    found = trace_stats(read_trace(shipped_trace()), shipped_trace())
+    token_bytes = {name: shape.kv_token_bytes for name, shape in MODELS.items()}
+
+    for name, size in token_bytes.items():
+        assert re.search(rf"{size:,}( a token)? for `{name}`", PAGE), name
+    working_set = found.working_set_tokens * token_bytes[ModelName.LLAMA_3_1_8B]
+    assert f"the whole conversation trace is {working_set / 1e12:.1f} TB" in PAGE
+
+    assert "that is 2,273 of 12,030 requests at 120 s and 25 at 5 s" in PAGE
     assert (2_273, 25, 12_030) == (
         found.produced_within[120],
         found.produced_within[5],
