@@ -360,6 +360,17 @@ def test_a_store_that_is_too_slow(shelf):
     assert found("store bandwidth", Patient(arguments=arguments)).ok
 
 
+def test_large_pages_are_tried_with_fewer_of_them():
+    """Or the doctor alone would take the memory that it looks at."""
+    tried = [stores.Wanted(page_bytes).tried for page_bytes in (1, 1 << 20, 16 << 20, 64 << 20, 1 << 30)]
+    assert [16, 16, 16, 4, 1] == tried
+
+
+def test_a_store_that_is_named_by_nothing():
+    """As by a variable that was not set."""
+    fails("store URL", Patient(store=""), "expected", "docs/stores.md")
+
+
 def test_a_server_that_does_not_listen():
     """The cause by its name, and how to look for oneself."""
     with socket.socket() as taken:

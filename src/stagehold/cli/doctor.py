@@ -28,7 +28,7 @@ def doctor(
 ) -> None:
     """Check machine, configuration and store; exit 1 where something is wrong, with what to do about it.
 
-    The store keeps 16 test pages under random names.
+    The store keeps 16 test pages under random names, fewer where those would be more than 256 MiB.
     """
     from stagehold.operate.doctor.examine import Patient, examine
 

@@ -47,7 +47,7 @@ def examine(patient: Patient) -> Iterator[Check]:
             yield from (Check("configuration", ok=False, detail=line, fix=fix) for line in str(error).splitlines())
     if found is not None:
         yield from _configured(found, patient)
-    url = patient.store or (None if found is None else found.store)
+    url = patient.store if patient.store is not None or found is None else found.store
     if url is not None:
         yield from guarded("store", lambda: stores.look(url, _wanted(found, patient.page_bytes)))
     yield from guarded("keys", keys.look)

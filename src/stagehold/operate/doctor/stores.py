@@ -23,6 +23,8 @@ from stagehold.operate.doctor.check import Check, size
 from stagehold.operate.settings import shown
 
 PAGES = 16
+MOST_BYTES = 256 << 20
+"""Of all test pages together, but for one that is larger; the doctor holds each three times."""
 SECONDS = 20.0
 """How long one call may take before the store counts as silent."""
 
@@ -50,6 +52,11 @@ class Wanted:
     page_bytes: int = 1 << 16
     pages: int = 0
     ticks: int = 0
+
+    @property
+    def tried(self) -> int:
+        """Test pages: `PAGES`, or as many as `MOST_BYTES` are."""
+        return max(1, min(PAGES, MOST_BYTES // self.page_bytes))
 
 
 def look(url: str, wanted: Wanted) -> Iterator[Check]:
@@ -175,12 +182,12 @@ class _Asked:
 
 def _used(store: Store, wanted: Wanted) -> Iterator[Check]:
     asked = _Asked(store)
-    names = [secrets.token_bytes(48) for _ in range(PAGES)]
+    names = [secrets.token_bytes(48) for _ in range(wanted.tried)]
     put = [secrets.token_bytes(wanted.page_bytes) for _ in names]
     written = asked.ask(store.put, names, [memoryview(bytearray(page)) for page in put])
     write_seconds = asked.seconds
     yield _ended("store writes", written, Verdict.STORED, "check permissions, room and the server's own log")
-    if written is None or written.good < PAGES:
+    if written is None or written.good < len(names):
         return
     found = asked.ask(store.exists, names)
     yield _ended("store finds", found, Verdict.HIT, "the store forgets what it acknowledged: raise its capacity")
@@ -195,11 +202,11 @@ def _used(store: Store, wanted: Wanted) -> Iterator[Check]:
     yield _ended(
         "store reads", read, Verdict.HIT, "the store does not give back what it took; see `stagehold store verify`"
     )
-    if read is None or read.good < PAGES:
+    if read is None or read.good < len(names):
         return
     wrong = sum(bytes(buffer) != page for buffer, page in zip(buffers, put, strict=True))
-    yield Check("store bytes", ok=not wrong, detail=f"{wrong} of {PAGES} pages came back with other bytes" if wrong else
-                f"{PAGES} pages came back as they were put",
+    yield Check("store bytes", ok=not wrong, detail=f"{wrong} of {len(put)} pages came back with other bytes" if wrong else
+                f"{len(put)} pages came back as they were put",
                 fix="do not use this store: it calls wrong bytes right; test its memory, its cache and its proxy"
                 if wrong else "")  # fmt: skip
     yield _fast(wanted, read_seconds, write_seconds)
@@ -218,7 +225,7 @@ def _ended(name: str, ended: Progress | None, right: Verdict, fix: str) -> Check
 
 def _fast(wanted: Wanted, read_seconds: float, write_seconds: float) -> Check:
     """Against the longest fetch that an engine would send, and how long it would wait for that."""
-    count = PAGES * wanted.page_bytes
+    count = wanted.tried * wanted.page_bytes
     read, write = count / max(read_seconds, 1e-9), count / max(write_seconds, 1e-9)
     told = f"read {size(read)} a second, written {size(write)} a second, {size(count)} each"
     if not wanted.pages:
