@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 from stagehold.cli.main import app
+from stagehold.operate.endpoint import serve
 from stagehold.operate.measures import MEASURES, Kind, series
 from stagehold.operate.metrics import PREFIX, exposed, exposition
 from stagehold.operate.snapshot import Feed
@@ -65,6 +66,33 @@ def test_constant_labels_stand_at_every_series(feed):
     text = exposition(feed, {"rank": "3"}).decode()
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     assert all('rank="3"' in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ({"rank-id": "0"}, "'rank-id': expected letters, digits and _"),
+        ({"": "0"}, "'': expected letters"),
+        ({"__rank": "0"}, "no __ in front"),
+        ({"state": "0"}, "'state': expected another name"),
+        ({"le": "0"}, "'le': expected another name"),
+        ({"rank": 0}, "'rank': expected text, found 0"),
+    ],
+)
+def test_labels_that_no_scrape_could_be_read_with_are_refused_at_once(feed, labels, said):
+    """Not scrape by scrape."""
+    with pytest.raises(ValueError, match=re.escape(said)):
+        serve(feed, labels=labels)
+    with pytest.raises(ValueError, match=re.escape(said)):
+        exposition(feed, labels)
+
+
+def test_the_text_of_a_label_may_be_any(feed):
+    """It cannot begin a line of its own."""
+    lines = exposition(feed, {"rank": 'a"} 1\nstagehold_ticks_total 7\\'}).decode().splitlines()
+    assert ['stagehold_ticks_total{rank="a\\"} 1\\nstagehold_ticks_total 7\\\\"} 5.0'] == [
+        line for line in lines if line.startswith("stagehold_ticks_total")
+    ]
 
 
 class Scraped(Storm):

@@ -9,6 +9,7 @@ from http import HTTPStatus
 import orjson
 
 from stagehold.operate.health import Health, Policy, Vitals
+from stagehold.operate.measures import constant_labels
 from stagehold.operate.snapshot import Feed
 from stagehold.operate.web import Page, Place, Web
 
@@ -18,12 +19,15 @@ TEXT = "text/plain; charset=utf-8"
 def serve(
     feed: Feed, place: Place | None = None, policy: Policy | None = None, labels: Mapping[str, str] | None = None
 ) -> Web:
-    """Serve at `place` until the `Web` is closed; `labels`, such as the rank, stand at every metric."""
-    vitals = Vitals(feed, policy)
+    """Serve at `place` until the `Web` is closed; `labels`, such as the rank, stand at every metric.
+
+    ValueError for labels that no scrape could be read with.
+    """
+    vitals, constant = Vitals(feed, policy), constant_labels(labels)
     pages = {
         "/healthz": lambda: _told(vitals.alive),
         "/readyz": lambda: _told(vitals.ready),
-        "/metrics": lambda: _metrics(feed, labels),
+        "/metrics": lambda: _metrics(feed, constant),
     }
     return Web(place or Place(), pages)
 
@@ -35,7 +39,7 @@ def _told(judged: Callable[[], Health]) -> Page:
     return Page(orjson.dumps(asdict(health)) + b"\n", "application/json", status)
 
 
-def _metrics(feed: Feed, labels: Mapping[str, str] | None) -> Page:
+def _metrics(feed: Feed, labels: Mapping[str, str]) -> Page:
     try:
         from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 

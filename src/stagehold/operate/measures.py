@@ -7,6 +7,7 @@ what has not happened yet is zero. Owns names and sentences; counts nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -268,3 +269,16 @@ def series(seen: Snapshot) -> dict[tuple[str, Labels], float]:
         rows = {(): float(values.count)} if isinstance(values, Times) else values
         found |= {(measure.name, labels): value for labels, value in rows.items()}
     return found
+
+
+def constant_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
+    """Labels for every series, such as the rank. ValueError for those that a scrape could not be read with."""
+    own = {"le", *(label for measure in MEASURES for label in measure.labels)}
+    for name, value in (labels or {}).items():
+        if re.fullmatch(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*", name) is None:
+            raise ValueError(f"label {name!r}: expected letters, digits and _, no digit and no __ in front")
+        if name in own:
+            raise ValueError(f"label {name!r}: expected another name, since some series have one of that name")
+        if not isinstance(value, str):
+            raise ValueError(f"label {name!r}: expected text, found {value!r}")  # noqa: TRY004 - as the others
+    return dict(labels or {})

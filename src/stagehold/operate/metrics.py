@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from stagehold.machines.matrix import table
-from stagehold.operate.measures import SECTIONS, Kind, Measure
+from stagehold.operate.measures import SECTIONS, Kind, Measure, constant_labels
 from stagehold.operate.snapshot import BOUNDS, Feed, Snapshot, Times
 
 PREFIX = "stagehold_"
@@ -26,11 +26,11 @@ def exposed(measure: Measure) -> str:
 
 
 class StageholdCollector(Collector):
-    """All measures of the engine behind `feed`. `constant` labels, such as the rank, are added to every series."""
+    """All measures of the engine behind `feed`. `constant` labels are added to every series."""
 
     def __init__(self, feed: Feed, constant: Mapping[str, str] | None = None) -> None:
         self._feed = feed
-        self._constant = dict(constant or {})
+        self._constant = constant_labels(constant)
 
     def collect(self) -> Iterator[Metric]:
         """Every series, of one moment."""
