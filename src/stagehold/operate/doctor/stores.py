@@ -205,10 +205,9 @@ def _used(store: Store, wanted: Wanted) -> Iterator[Check]:
     if read is None or read.good < len(names):
         return
     wrong = sum(bytes(buffer) != page for buffer, page in zip(buffers, put, strict=True))
-    yield Check("store bytes", ok=not wrong, detail=f"{wrong} of {len(put)} pages came back with other bytes" if wrong else
-                f"{len(put)} pages came back as they were put",
-                fix="do not use this store: it calls wrong bytes right; test its memory, its cache and its proxy"
-                if wrong else "")  # fmt: skip
+    told = f"{wrong} of {len(put)} pages came back with other bytes" if wrong else f"{len(put)} pages came back as put"
+    fix = "do not use this store: it calls wrong bytes right; test its memory, its cache and its proxy" if wrong else ""
+    yield Check("store bytes", ok=not wrong, detail=told, fix=fix)
     yield _fast(wanted, read_seconds, write_seconds)
 
 
