@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from stagehold.machines import declaration_hash
 from stagehold.machines.explorer import Product, WorldResult, explore, table_check
 from stagehold.machines.explorer import check as checking
 from stagehold.machines.explorer.fairness import strong_parts
@@ -110,6 +111,7 @@ def test_the_committed_figures_are_of_the_declared_worlds() -> None:
     """The figures of the long search name every world of the declaration, and found nothing in any."""
     report = json.loads(FIGURES.read_text())
 
+    assert declaration_hash().hex() == report["declaration"]
     assert [world.name for world in (*DEFAULT_WORLDS, *FULL_WORLDS)] == [w["name"] for w in report["worlds"]]
     assert report["holds"]
     assert report["product_states"] >= 2_000_000
