@@ -22,7 +22,7 @@ def test_asking_renews_nothing():
     beliefs = Beliefs(2)
     beliefs.teach([A])
     beliefs.teach([B])
-    for ask in (beliefs.knows, beliefs.on_its_way, beliefs.is_absent):
+    for ask in (beliefs.knows, beliefs.in_flight, beliefs.is_absent):
         ask(A)
     beliefs.teach([C])
     assert not beliefs.knows(A)
@@ -107,6 +107,7 @@ def test_several_writes_of_a_page_are_counted():
     beliefs.depart([A])
     beliefs.depart([A])
     beliefs.arrive([A])
-    assert beliefs.on_its_way(A)
+    assert beliefs.in_flight(A)
     beliefs.arrive([A])
-    assert not beliefs.on_its_way(A)
+    assert not beliefs.in_flight(A)
+    assert not beliefs.knows(A)

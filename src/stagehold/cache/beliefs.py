@@ -47,10 +47,6 @@ class Beliefs:
         """Whether a write of the page is queued or under way."""
         return key in self._in_flight
 
-    def on_its_way(self, key: bytes) -> bool:
-        """Whether the page is believed stored, or a write of it is queued or under way."""
-        return self.knows(key) or self.in_flight(key)
-
     def is_absent(self, key: bytes) -> bool:
         """Whether the store was asked for the page just now and did not have it."""
         return key in self._absent

@@ -99,7 +99,7 @@ class Rooms:
 
     def room(self) -> int:
         """Device pages that may still be promised, on the rank that has the fewest: what every decision asks for."""
-        return self.own_room() - self.short.device
+        return self.room_of(self.stocks.spine)
 
     def room_of(self, stock: Stock) -> int:
         """The same for any component."""
@@ -114,7 +114,7 @@ class Rooms:
 
     def staging_free(self) -> int:
         """Staging pages that can be had now on every rank, counting what the host tier would give up."""
-        return self.staging.free_count + self.host.reclaimable - self.short.staging
+        return self.staging_free_of(self.stocks.spine)
 
     def staging_free_of(self, stock: Stock) -> int:
         """The same for any component."""
