@@ -231,7 +231,7 @@ class Offers:
         self._full += 1
         if self._full <= FULL_SHOUTS or self._full % FULL_SHOUT_EVERY == 0:
             LOG.error(
-                "the write backlog is full, which is a bug here or a store that takes nothing: %d of %d pages wait, "
-                "%d more are refused; refusal number %d",
+                "the write backlog is full, since the store takes less than is written, or by a bug here: "
+                "%d of %d pages wait, %d more are refused; refusal number %d",
                 self.core.ledger.totals["backlog"], self.core.config.backlog_pages, data.pages, self._full,
             )  # fmt: skip

@@ -46,6 +46,14 @@ def test_the_summary_says_what_was_found() -> None:
     assert ["7 phantom hit tokens."] == list(summary(as_run("a", FOUND | {"phantom_hit_tokens": 7})))[2:]
 
 
+def test_a_rank_that_is_not_known_is_not_nothing() -> None:
+    """A run with a median alone says nothing of the others, in its sentence or in the table."""
+    half = as_run("b", FOUND | {"ttft_ms": {"p50": 100.0}})
+
+    assert "Half of the first tokens came within 100 ms." in list(summary(half))
+    assert 1 == "".join(overview([half])).count(">-<")
+
+
 def test_runs_are_compared_with_the_first() -> None:
     """In hits and, where both know it, in waits."""
     other = FOUND | MORE | {"store_hit_tokens": 50, "ttft_ms": {"p50": 250.0}}

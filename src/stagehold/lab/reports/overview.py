@@ -31,6 +31,8 @@ FIGURES = (
 SOURCES = ("device", "store", "computed")
 RANKS = (("p50", "first token p50 ms"), ("p95", "first token p95 ms"))
 SHARES = (("p50", 50.0), ("p90", 90.0), ("p95", 95.0), ("p99", 99.0), ("most", 100.0))
+UNKNOWN = Cell("-", -1.0)
+"""Where a run does not say."""
 CURVES_MAX = 12
 """So many runs are told apart in one chart; of more, the first are drawn, and the title says so."""
 
@@ -53,7 +55,7 @@ def _figures(runs: Sequence[Run]) -> str:
         [
             words(run.name),
             _reached(run),
-            *(number(run.waits.get(rank, 0)) for rank, _ in ranks),
+            *(number(run.waits[rank]) if rank in run.waits else UNKNOWN for rank, _ in ranks),
             *(number(run.number(name)) for name, _ in shown),
         ]
         for run in runs

@@ -20,9 +20,9 @@ def summary(run: Run) -> Iterator[str]:
     )
     if ideal:
         yield f"A cache that never forgets would have hit {ideal:,.0f}; {share(run.hits, ideal)} of that was reached."
-    if run.waits:
-        half, tail = run.waits.get("p50", 0), run.waits.get("p95", 0)
-        yield f"Half of the first tokens came within {half:,.0f} ms, 95 % within {tail:,.0f} ms."
+    if "p50" in run.waits:
+        tail = f", 95 % within {run.waits['p95']:,.0f} ms" if "p95" in run.waits else ""
+        yield f"Half of the first tokens came within {run.waits['p50']:,.0f} ms{tail}."
     lost = run.losses
     if lost:
         reason, tokens = next(iter(lost.items()))
