@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 
 import pytest
 
-from stagehold import WrongThread
+from stagehold import AttachmentState, Engine, EngineConfig, WrongThread
+from stagehold.cache.stores.simulated import SimulatedStore
+from stagehold.operate.health import Vitals
 from stagehold.operate.snapshot import BOUNDS, Feed, Rates, Times
 from stagehold.testing.hand import Hand
 
@@ -37,7 +40,8 @@ def test_a_tick_publishes_what_it_did(clock):
         first = feed.latest
         feed.tick()
         assert first.tick + 1 == feed.latest.tick == h.now
-        assert ("attached", "healthy", False) == (feed.latest.attachment.name.lower(), feed.latest.breaker, first.works)
+        assert ("attached", "healthy") == (feed.latest.attachment.name.lower(), feed.latest.breaker)
+        assert 0 == first.stats.live_machines
 
 
 def test_snapshots_keep_their_distance_and_beats_do_not(clock):
@@ -49,6 +53,30 @@ def test_snapshots_keep_their_distance_and_beats_do_not(clock):
             feed.tick()
         assert (first + 10, first + 12) == (feed.latest.tick, feed.beat.tick)
         assert 112.0 == feed.beat.at
+
+
+def test_where_the_store_stands_is_published_at_once(clock):
+    """A scheduler that gets no load before it is ready may rest from that tick on."""
+    config = EngineConfig(page_size=16, device_pages=64, staging_pages=64, largest_request_tokens=512)
+    with closing(Engine(config, store=SimulatedStore())) as engine:
+        feed = Feed(engine, pace_seconds=10, clock=clock, wall=lambda: 1e9)
+        assert feed.latest.attachment is AttachmentState.ATTACHING
+        while engine.attachment is AttachmentState.ATTACHING:
+            feed.tick()
+        assert feed.latest.attachment is AttachmentState.ATTACHED
+        assert Vitals(feed).ready().ok
+
+
+def test_what_was_done_before_a_rest_is_published_by_hand(clock):
+    """Else a rule on what is alive would call for somebody."""
+    with Hand() as h:
+        feed = fed(h, clock, pace=10)
+        request = h.arrive("a", [1, 2, 3])
+        feed.publish()
+        h.engine.abort(request)
+        feed.tick()
+        assert 1 == feed.latest.stats.live_machines
+        assert 0 == feed.publish().stats.live_machines
 
 
 def test_ticks_and_what_lies_between_them_are_timed(clock):

@@ -94,11 +94,6 @@ class Snapshot:
         standing = (name for name, count in self.stats.states.items() if count and name.startswith("store."))
         return next(standing, "store.closed").partition(".")[2]
 
-    @property
-    def works(self) -> bool:
-        """Whether any request, hold or write is alive."""
-        return self.stats.live_machines > 0
-
 
 def moved(stats: Stats) -> tuple[int, int, int, int]:
     """Bytes since the start: read from the store, written to it, to the device and from it."""
@@ -109,7 +104,8 @@ def moved(stats: Stats) -> tuple[int, int, int, int]:
 class Feed:
     """Ticks an engine, times that, and publishes what it looks like. All calls but reading belong to its thread.
 
-    A scheduler calls `feed.tick()` where it would call `engine.tick()`, or, if it cannot, wraps the call in `timing()`.
+    A scheduler calls `feed.tick()` where it would call `engine.tick()`, or, if it cannot, wraps the call in `timing()`;
+    before it rests it calls `publish()`, or others go on seeing the work that it has done since the last snapshot.
     `pace_seconds` is the least time between two snapshots, since one costs more than an idle tick; 0: one each tick.
     `latest`, `beat` and `in_tick` may be read from any thread.
     """
@@ -156,7 +152,9 @@ class Feed:
             self._ended, self.in_tick = self._clock(), False
             self._durations = self._durations.plus(self._ended - begun)
             self.beat = Beat(self.beat.tick + (not fault), self._ended, fault)
-            if fault or self._ended - self.latest.at >= self._pace:
+            # Where the store stands decides whether there is any load; without that, no tick may come for long.
+            turned = self.engine.attachment is not self.latest.attachment
+            if fault or turned or self._ended - self.latest.at >= self._pace:
                 self.publish()
 
     def publish(self) -> Snapshot:
