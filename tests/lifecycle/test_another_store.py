@@ -6,6 +6,7 @@ import pytest
 
 from stagehold import AttachmentState, HostMode
 from stagehold.cache.stores.simulated import Delays, SimulatedStore
+from stagehold.lifecycle.operations import Kind
 from stagehold.specs.hold import HoldState
 from stagehold.specs.request import RequestState
 from stagehold.testing.hand import AT_ONCE, Hand
@@ -32,6 +33,52 @@ def exchange(h: Hand) -> None:
     h.store = SimulatedStore(delays=AT_ONCE)
     h.engine.attach(h.store)
     h.until(lambda: h.engine.attachment is AttachmentState.ATTACHED)
+
+
+class Closing(SimulatedStore):
+    """Says whether it was closed."""
+
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+        super().close()
+
+
+class Endless:
+    """Copies that are not reported as ended."""
+
+    def sent(self, _number: int, _tick: int) -> None:
+        pass
+
+    def poll(self, _tick: int) -> list[int]:
+        return []
+
+
+def test_a_store_that_was_replaced_is_closed_though_the_engine_copies_all_the_time(hand):
+    """Nothing of it is in flight, and that is all that it is kept for."""
+    former = Closing(delays=AT_ONCE)
+    h = hand(store=former, host_memory_mode=HostMode.CACHE, engine_options={"copies": Endless()})
+    h.engine.detach()
+    h.until(lambda: h.engine.attachment is AttachmentState.DETACHED)
+    h.run("busy", h.prompt(2))
+    h.tick(2)
+    assert [Kind.COPY] == [one.kind for one in h.core.operations.live.values()]
+    assert not former.closed
+    h.store = SimulatedStore(delays=AT_ONCE)
+    h.engine.attach(h.store)
+    assert (True, []) == (former.closed, h.core.former)
+
+
+def test_a_store_that_was_replaced_is_open_while_it_is_at_work(hand):
+    """Its lookup outlived the detach; it is closed in the pass after that."""
+    former = Closing(delays=AT_ONCE)
+    h, _ = asking(hand, store=former, detach_limit=5)
+    exchange(h)
+    assert not former.closed
+    h.until(lambda: not h.core.operations.live)
+    h.tick()
+    assert former.closed
 
 
 @MODES

@@ -97,6 +97,8 @@ class Parts:
             core.former.append(core.store)
         core.former = [former for former in core.former if former is not store]
         core.store = store
+        if not core.operations.asked:  # else a later tick does it; one that is busy with copies alone need not wait
+            self.phases.close_former()
         core.beliefs.forget()
         core.steps.attachment.attach(core.link)
         core.settle()
