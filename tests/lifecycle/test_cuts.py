@@ -89,7 +89,7 @@ def test_late_bytes_land_in_the_old_buffer_only(hand):
     one, two = h.prompt(8, 1), h.prompt(8, 2)
     h.put(one, body=bytes([111]) * 64)
     h.put(two, body=bytes([222]) * 64)
-    h.store._delays = SLOW_GETS
+    h.store._delays, h.store.cut = SLOW_GETS, None
     a = h.arrive("a", one)
     h.tick(2)
     h.engine.abort(a)

@@ -71,6 +71,19 @@ class Swapping(SimulatedStore):
         super().get_into(ticket, [keys[index // 2 * 2] for index in range(len(keys))], buffers, tick)
 
 
+class Endless(SimulatedStore):
+    """Reads on for nobody."""
+
+    def cut(self, ticket, tick):
+        pass
+
+
+class Plain(SimulatedStore):
+    """Does not claim that it can end anything early."""
+
+    cut = None
+
+
 class Limitless(SimulatedStore):
     """Takes the capacity for a suggestion."""
 
@@ -88,6 +101,7 @@ class Limitless(SimulatedStore):
         (Forgetful, "pages come back as they were put"),
         (Unordered, "each ticket ends once and in order"),
         (Repeating, "each ticket ends once and in order"),
+        (Endless, "an operation that is cut ends between two pages"),
         (Limitless, "capacity limits"),
         (Forgetful, "an engine serves the right bytes from it"),
         (Swapping, "an engine serves the right bytes from it"),
@@ -97,6 +111,14 @@ def test_a_bad_store_is_caught(monkeypatch, kind, caught):
     """Each defect fails the check that is about it."""
     monkeypatch.setitem(opening._OPENERS, "sim", lambda _: kind(delays=Delays((1, 1), (1, 1), (1, 1))))
     assert caught in check_store("sim:?capacity=256KiB", page_bytes=4096).named(Status.FAILED)
+
+
+def test_a_store_need_not_cut(monkeypatch):
+    """The check is left out, and says why."""
+    monkeypatch.setitem(opening._OPENERS, "sim", lambda _: Plain(delays=Delays((1, 1), (1, 1), (1, 1))))
+    found = check_store("sim:", page_bytes=4096)
+    assert found.ok
+    assert "an operation that is cut ends between two pages" in found.named(Status.SKIPPED)
 
 
 def test_a_reason_names_the_verdicts(monkeypatch):

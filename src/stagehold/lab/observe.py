@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stagehold.cache.stores.protocol import Buffer, Progress, Store, Verdict
+from stagehold.cache.stores.protocol import Buffer, Progress, Store, Verdict, cut_short
 
 PAGE_KEY_BYTES = 32  # an object name begins with the key of its page
 
@@ -49,6 +49,10 @@ class Observed:
                 if verdict is Verdict.STORED:
                     self._events.append({"page": name, "acked": tick})
         return reports
+
+    def cut(self, ticket: int, tick: int) -> None:
+        """See `CuttableStore.cut`, as far as the inner store can."""
+        cut_short(self._inner, ticket, tick)
 
     def close(self) -> None:
         """See `Store.close`."""

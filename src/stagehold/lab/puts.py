@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from stagehold.cache.stores.dice import Dice
-from stagehold.cache.stores.protocol import Buffer, Progress, Store, Verdict
+from stagehold.cache.stores.protocol import Buffer, Progress, Store, Verdict, cut_short
 
 
 @dataclass(slots=True)
@@ -80,6 +80,10 @@ class CountedPuts:
             return report
         rest = (Verdict.FAILED, *[Verdict.UNREAD] * (len(put.names) - put.sent - 1))
         return Progress(report.ticket, done=True, good=report.good, verdicts=(*report.verdicts, *rest))
+
+    def cut(self, ticket: int, tick: int) -> None:
+        """See `CuttableStore.cut`, as far as the inner store can."""
+        cut_short(self._inner, ticket, tick)
 
     def close(self) -> None:
         """See `Store.close`."""

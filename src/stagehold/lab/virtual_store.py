@@ -106,6 +106,10 @@ class VirtualStore:
             self._count(report)
         return reports
 
+    def cut(self, ticket: int, tick: int) -> None:  # noqa: ARG002
+        """See `CuttableStore.cut`."""
+        self._inner.cut(ticket, self._page_time)
+
     def close(self) -> None:
         """See `Store.close`."""
         self._inner.close()

@@ -6,6 +6,7 @@ holds every machine that is alive, by number.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
@@ -14,7 +15,7 @@ from stagehold.cache.beliefs import Beliefs
 from stagehold.cache.components.full import SPINE
 from stagehold.cache.keys import ALONE, Chain, RankCoordinates
 from stagehold.cache.recency import EvictionOrder
-from stagehold.cache.stores.protocol import Buffer, Store
+from stagehold.cache.stores.protocol import Buffer, Store, cut_short
 from stagehold.lifecycle.backlog import Backlog
 from stagehold.lifecycle.clock import Clock
 from stagehold.lifecycle.copies import Bytes, Copies, Tensors
@@ -31,6 +32,8 @@ from stagehold.specs.attachment import AttachmentState
 from stagehold.specs.config import EngineConfig
 from stagehold.specs.outcomes import HostMode
 from stagehold.specs.store import StoreState
+
+LOG = logging.getLogger("stagehold")
 
 Step = Callable[[Machine, Any], Any]
 
@@ -184,6 +187,23 @@ class Core(Rooms):
         """End an operation that was never sent off, for want of a place; false if it flies."""
         operation = self.operations.live.get(number)
         return operation is not None and self.operations.withdraw(operation)
+
+    def call_off(self, number: int) -> bool:
+        """Nobody wants what a fetch brings any more: as `withdraw`, and one that flies ends early if the store can."""
+        operation = self.operations.live.get(number)
+        if operation is None:
+            return False
+        if self.operations.withdraw(operation):
+            return True
+        operation.unwanted = True
+        try:
+            cut_short(self.store, number, self.clock.tick)
+        except AssertionError:
+            raise
+        except Exception:
+            # It goes on to its end then, or runs into its limits.
+            LOG.exception("store %r did not cut an operation short", getattr(self.store, "name", None))
+        return False
 
     def keys(self, chain: Chain, start: int, last: int) -> list[bytes]:
         """Page keys of pages [start, last)."""

@@ -238,6 +238,7 @@ class HoldRules:
         core.ledger.take("io", drain.number, data.namespace)
         core.hold_pages += data.last - middle
         del data.staging[good:]
+        self._let_drain(drain)
         return self._reshape(h, data.start, middle, Loss.CUT)
 
     def abandon_expired(self, h: Machine, _arg: Any) -> None:
@@ -252,7 +253,11 @@ class HoldRules:
         self._unpin(h)
         self.core.close_span(h.number)
         self.core.post(self._tell, h, ended)
-        if self.core.withdraw(h.data.operation):
+        self._let_drain(h)
+
+    def _let_drain(self, h: Machine) -> None:
+        """Nobody wants what its IO still brings; the buffer is freed by the end of that IO."""
+        if self.core.call_off(h.data.operation):
             self.core.post(self.core.steps.hold.io_ended, h)
 
     def drained(self, h: Machine, _arg: Any) -> None:

@@ -83,12 +83,19 @@ class Operation:
     fault: bool = False
     ready: int = 0
     """Pages in front of those it asks for that were there already; `good` counts them, too."""
+    unwanted: bool = False
+    """Whether the store was asked to let it end early, for nobody waits for it."""
     ends: Ends | None = None
     """Where its pages may end, if not after any of them."""
     verdicts: tuple[Verdict, ...] = ()
     """What the store said here, kept for where the end is still to be agreed on."""
     proof: Callable[[], bool] | None = None
     """What else must hold here for its pages to be good; looked at once, when the store says that it has ended."""
+
+    @property
+    def speaks(self) -> bool:
+        """Whether its end says anything of the store: not where it may have ended early because that was asked for."""
+        return self.fault or not self.unwanted or self.good == self.ready + self.keys
 
     @property
     def mark(self) -> int:

@@ -120,7 +120,7 @@ class Tick:
 
     def end(self, operation: Operation) -> None:
         """One operation is over: tell the machine that owns it, and the breaker."""
-        if operation.kind in (Kind.QUERY, Kind.FETCH, Kind.PUT):
+        if operation.kind in (Kind.QUERY, Kind.FETCH, Kind.PUT) and operation.speaks:
             self._observe(operation.epoch, fault=operation.fault)
         match operation.kind:
             case Kind.QUERY:

@@ -13,7 +13,7 @@ from typing import Any
 
 from stagehold.cache.stores.dice import Dice
 from stagehold.cache.stores.operations import Kind
-from stagehold.cache.stores.protocol import Buffer, Progress, Store, Verdict
+from stagehold.cache.stores.protocol import Buffer, Progress, Store, Verdict, cut_short
 
 REORDER_TICKS = 8
 """How long a reordered completion waits for a later one at most."""
@@ -137,6 +137,10 @@ class FaultAdapter:
         """Return the tickets not yet reported done, ascending."""
         return sorted(self._held)
 
+    def cut(self, ticket: int, tick: int) -> None:
+        """See `CuttableStore.cut`, as far as the inner store can."""
+        cut_short(self.inner, ticket, tick)
+
     def close(self) -> None:
         """See `Store.close`."""
         self._held.clear()
@@ -181,7 +185,7 @@ class FaultAdapter:
         if damaged and real.good == cut.real:
             _scramble(held.buffers[cut.real - 1], cut.tail)
             verdicts[-1] = cut.tail
-        broken = held.kind is Kind.GET and real.good < cut.real
+        broken = Verdict.UNREAD in verdicts or (held.kind is Kind.GET and real.good < cut.real)
         while len(verdicts) < held.keys:
             tail = cut.tail if len(verdicts) == cut.real and not damaged else cut.rest
             verdicts.append(Verdict.UNREAD if broken else tail)

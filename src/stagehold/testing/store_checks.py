@@ -19,7 +19,7 @@ from pathlib import Path
 from stagehold.cache.keys import Namespace
 from stagehold.cache.stores.open import open_store, parse_url, size
 from stagehold.cache.stores.page import HEADER_BYTES, WHOLE, Layout
-from stagehold.cache.stores.protocol import Buffer, Progress, Store, Verdict
+from stagehold.cache.stores.protocol import Buffer, CuttableStore, Progress, Store, Verdict
 
 PATIENCE_SECONDS = 60.0
 """How long a check waits for an operation; well over any deadline that a store should have."""
@@ -262,6 +262,30 @@ def reads_and_writes_of_the_same_pages_may_race(driver: Driver) -> None:
             require(verdict is Verdict.MISS or out == [driver.page(name)], "a hit has the wrong bytes")
 
 
+def an_operation_that_is_cut_ends_between_two_pages(driver: Driver) -> None:
+    """Forty reads and a write, cut at once: each ends, right as far as it says; what is over is not cut."""
+    with driver.store() as store:
+        if not isinstance(store, CuttableStore):
+            raise Skipped("the store has no `cut(ticket, tick)`, and reads on for nobody")
+        names, more = driver.fill(store, 16), driver.names(16)
+        reads = [(driver.start(store, "get_into", names, out), out) for out in (driver.blanks(16) for _ in range(40))]
+        write = driver.start(store, "put", more, driver.pages(more))
+        tickets = [*(ticket for ticket, _ in reads), write]
+        for ticket in (write + 1, *reversed(tickets), *tickets):
+            store.cut(ticket, driver.tick)
+        done, _ = driver.finish(store, tickets)
+        for ticket, kind in [(ticket, Verdict.HIT) for ticket, _ in reads] + [(write, Verdict.STORED)]:
+            good, said = done[ticket].good, done[ticket].verdicts
+            require(said == (kind,) * good + (Verdict.UNREAD,) * (16 - good), f"a cut operation: {told(done[ticket])}")
+        right = all(out[: done[ticket].good] == driver.pages(names)[: done[ticket].good] for ticket, out in reads)
+        require(right, "a hit has the wrong bytes")
+        require(any(done[ticket].good < 16 for ticket, _ in reads), "all pages were read, though nobody wanted them")
+        written = driver.run(store, "exists", more).good
+        require(written >= done[write].good, f"{done[write].good} pages were told as written, and {written} are there")
+        store.cut(write, driver.tick)
+        require(driver.run(store, "get_into", names, driver.blanks(16)).good == 16, "a later read fell short")
+
+
 def a_damaged_page_is_a_miss_with_its_reason(driver: Driver) -> None:
     """One bit flipped where it is stored: CORRUPT, then gone, then replaceable."""
     with driver.store() as store:
@@ -360,6 +384,7 @@ CHECKS: tuple[Check, ...] = (
     each_ticket_ends_once_and_in_order,
     an_operation_without_keys_ends,
     reads_and_writes_of_the_same_pages_may_race,
+    an_operation_that_is_cut_ends_between_two_pages,
     a_damaged_page_is_a_miss_with_its_reason,
     an_engine_serves_the_right_bytes_from_it,
     capacity_limits,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from stagehold.cache.stores.dice import Dice
 from stagehold.cache.stores.operations import Kind
-from stagehold.cache.stores.protocol import Buffer, Progress, WaitableStore
+from stagehold.cache.stores.protocol import Buffer, Progress, Verdict, WaitableStore
 from stagehold.cache.stores.simulated import Delays
 
 
@@ -28,12 +28,13 @@ class _Held:
     due: int
     real: Progress
     told: int = 0
+    unwanted: bool = False
 
     def promised(self, tick: int) -> int:
         """How many pages are to be told by `tick`: a get comes in evenly, everything else at once."""
         if tick >= self.due:
             return self.pages
-        if self.kind is not Kind.GET:
+        if self.kind is not Kind.GET or self.unwanted:
             return 0
         return self.pages * (tick - self.submitted) // (self.due - self.submitted)
 
@@ -88,6 +89,17 @@ class DelayedStore:
                 reports += self._tell(ticket, promised, tick)
         return reports
 
+    def cut(self, ticket: int, tick: int) -> None:
+        """See `CuttableStore.cut`; a get is told to have ended in the next tick, behind the pages told of so far.
+
+        In truth all of it is read: how far it would have come depends on how fast the disk is. Everything else has
+        run at once, and is told when it was to be.
+        """
+        held = self._held.get(ticket)
+        if held is not None and held.kind is Kind.GET and held.due > tick:
+            held.unwanted = True
+            held.due = tick + 1
+
     def in_flight(self) -> list[int]:
         """Return the tickets not yet reported done, ascending."""
         return sorted(self._held)
@@ -109,7 +121,7 @@ class DelayedStore:
         held = self._held[ticket]
         if tick >= held.due:
             del self._held[ticket]
-            return [held.real]
+            return [_ended(held)]
         good = min(promised, held.real.good)
         if good <= held.told:
             return []
@@ -137,3 +149,11 @@ class DelayedStore:
         """Take note of how far the inner store is. Its own ticks mean nothing to it."""
         for progress in self.inner.poll(0):
             self._held[progress.ticket].real = progress
+
+
+def _ended(held: _Held) -> Progress:
+    """The last report: the real one, or only what was told before the operation was cut."""
+    if not held.unwanted:
+        return held.real
+    unread = (Verdict.UNREAD,) * (held.pages - held.told)
+    return replace(held.real, good=held.told, verdicts=held.real.verdicts[: held.told] + unread)

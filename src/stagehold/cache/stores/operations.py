@@ -27,7 +27,7 @@ class Operation:
     """Keys in order, the verdicts given so far, and how many leading ones are good.
 
     While `busy`, somebody may still touch the buffers, and the operation is not done whatever its verdicts
-    say.
+    say. One that is `unwanted` ends with the page that it is in.
     """
 
     ticket: int
@@ -38,6 +38,7 @@ class Operation:
     good: int = 0
     reported_good: int = 0
     busy: bool = False
+    unwanted: bool = False
 
     @property
     def answered(self) -> bool:
@@ -57,6 +58,14 @@ class Operation:
         if leading and verdict in (Verdict.HIT, Verdict.STORED):
             self.good += 1
         elif self.kind is Kind.GET:
+            self.finish(Verdict.UNREAD)
+        if self.unwanted:
+            self.finish(Verdict.UNREAD)
+
+    def cut(self) -> None:
+        """Nobody wants it: it ends now, or with the page that somebody is busy with."""
+        self.unwanted = True
+        if not self.busy:
             self.finish(Verdict.UNREAD)
 
     def finish(self, verdict: Verdict) -> None:

@@ -3,7 +3,8 @@
 Operations are named by a ticket that the engine chooses (ascending integers). Their completions are collected
 by `poll`, once a tick; nothing acts on arrival. A verdict is given for every key; only `HIT` of a
 `get_into` says that the buffer holds the verified page, and only `STORED` that a page can be believed. A
-`get_into` may end at its first key that is not a hit: the keys after it are then `UNREAD`.
+`get_into` may end at its first key that is not a hit: the keys after it are then `UNREAD`. A `CuttableStore` ends
+an operation early once nobody wants it.
 
 A store that blocks (files, a client library) implements `BlockingStore` and is run by `workers.WorkerStore`.
 """
@@ -74,6 +75,24 @@ class Store(Protocol):
 
     def close(self) -> None:
         """End all workers. Tickets in flight end first; none is reported afterwards. Idempotent."""
+
+
+@runtime_checkable
+class CuttableStore(Store, Protocol):
+    """A store that can end an operation early, once nobody wants it any more."""
+
+    def cut(self, ticket: int, tick: int) -> None:
+        """Let this operation end between two pages: keys that were not begun are UNREAD, pages of a put not written.
+
+        Its buffers are the store's until `poll` reports it done, as always. A ticket that is not known, or has ended,
+        changes nothing. Returns at once.
+        """
+
+
+def cut_short(store: Store | None, ticket: int, tick: int) -> None:
+    """Cut an operation where the store can; elsewhere it goes on to its end."""
+    if isinstance(store, CuttableStore):
+        store.cut(ticket, tick)
 
 
 @runtime_checkable

@@ -117,6 +117,12 @@ class SimulatedStore:
                 self._forget(progress.ticket)
         return reports
 
+    def cut(self, ticket: int, tick: int) -> None:  # noqa: ARG002
+        """See `CuttableStore.cut`; no page moves any more, and the end is told when a first answer would have been."""
+        found = self._operations.get(ticket)
+        if found is not None:
+            found.cut()
+
     def close(self) -> None:
         """See `Store.close`; the medium keeps its pages."""
         self._closed = True

@@ -62,7 +62,7 @@ class WorkerStore:
         self._changed = threading.Condition(lock)
         self._queue: list[_Job] = []
         self._moved: dict[int, Operation] = {}
-        self._in_flight: set[int] = set()
+        self._works: dict[int, Operation] = {}  # in flight, by ticket
         self._arrivals = 0
         self._ended = 0
         self._closing = False
@@ -95,8 +95,21 @@ class WorkerStore:
             reports = [found for ticket in sorted(self._moved) if (found := self._moved[ticket].report())]
             self._moved.clear()
             self._ended = 0
-            self._in_flight.difference_update(found.ticket for found in reports if found.done)
+            for found in reports:
+                if found.done:
+                    del self._works[found.ticket]
         return reports
+
+    def cut(self, ticket: int, tick: int) -> None:  # noqa: ARG002
+        """See `CuttableStore.cut`: what is queued ends at once, what runs ends once it has answered for a page."""
+        with self._changed:
+            work = self._works.get(ticket)
+            if work is None or self._closing:
+                return
+            work.cut()
+            if work.done:
+                self._queue = sorted(job for job in self._queue if job.work is not work)
+                self._tell(work)
 
     def wait(self, seconds: float) -> None:
         """Block until an operation ended that was not polled, or until `seconds` are over.
@@ -109,7 +122,7 @@ class WorkerStore:
     def in_flight(self) -> list[int]:
         """Return the tickets not yet reported done, ascending."""
         with self._changed:
-            return sorted(self._in_flight)
+            return sorted(self._works)
 
     def close(self) -> None:
         """End operations between two pages, join the threads, close the engine. Idempotent.
@@ -130,7 +143,7 @@ class WorkerStore:
         if any(thread.is_alive() for thread in self._threads):
             self.errors.append("close: a call into the store did not come back within the deadline")
         else:
-            self._in_flight.clear()
+            self._works.clear()
             self.blocking.close()
 
     def _seconds_left(self) -> float:
@@ -142,8 +155,8 @@ class WorkerStore:
         with self._changed:
             if self._closing:
                 raise RuntimeError(f"store {self.name} is closed")
-            assert work.ticket not in self._in_flight, f"ticket {work.ticket} is in flight already"
-            self._in_flight.add(work.ticket)
+            assert work.ticket not in self._works, f"ticket {work.ticket} is in flight already"
+            self._works[work.ticket] = work
             self._arrivals += 1
             pages = 0 if work.kind is Kind.EXISTS else len(work.keys)
             rank = pages + self._arrivals * AGEING_PAGES
@@ -172,7 +185,9 @@ class WorkerStore:
         rest = Verdict.FAILED
         self._mine.give_up_at = job.give_up_at
         try:
-            if self._clock() >= job.give_up_at:
+            if work.unwanted:
+                rest = Verdict.UNREAD
+            elif self._clock() >= job.give_up_at:
                 rest = Verdict.TIMED_OUT
             elif work.kind is Kind.EXISTS:
                 self.blocking.exists(work.keys, on_page)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stagehold.cache.stores.protocol import Buffer, Progress, Store, Verdict
+from stagehold.cache.stores.protocol import Buffer, Progress, Store, Verdict, cut_short
 
 
 class OneCopy:
@@ -40,6 +40,10 @@ class OneCopy:
         """See `Store.poll`."""
         spared, self._spared = self._spared, []
         return sorted([*self.inner.poll(tick), *spared], key=lambda progress: progress.ticket)
+
+    def cut(self, ticket: int, tick: int) -> None:
+        """See `CuttableStore.cut`, as far as the inner store can."""
+        cut_short(self.inner, ticket, tick)
 
     def close(self) -> None:
         """See `Store.close`."""
