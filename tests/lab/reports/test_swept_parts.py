@@ -45,6 +45,14 @@ def test_a_run_is_named_by_what_differs() -> None:
     assert ["cell 1"] == [run.name for run in runs_of(TABLE[:1], "x")]
 
 
+def test_a_line_that_stands_there_twice_is_one_run(tmp_path: Path) -> None:
+    """Two sweeps at a time write every cell twice."""
+    lines = [orjson.dumps(one) + b"\n" for one in TABLE]
+    (tmp_path / "s.jsonl").write_bytes(b"".join(lines[:2] + lines))
+
+    assert [run.name for run in runs_of(TABLE, "x")] == [run.name for run in read_cells(tmp_path / "s.jsonl")]
+
+
 def test_each_number_has_its_charts() -> None:
     """A curve for each combination of the other options, every value marked, the axis logarithmic where it is long."""
     runs = runs_of(TABLE[::-1], "x")

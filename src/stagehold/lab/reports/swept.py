@@ -36,14 +36,17 @@ def read_all(path: Path) -> list[Run]:
 
 
 def read_cells(path: Path) -> list[Run]:
-    """The runs of a file with a cell a line. `RunError` where a line is none; `OSError` where it cannot be read."""
-    records = []
+    """The runs of a file with a cell a line. `RunError` where a line is none; `OSError` where it cannot be read.
+
+    A line that stands there again, as where two sweeps wrote it, is no other run.
+    """
+    records: dict[bytes, Any] = {}
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:
-            records.append(orjson.loads(line))
+            records[line] = orjson.loads(line)
         except orjson.JSONDecodeError as error:
             raise RunError(f"{path}:{number}", "a cell as one JSON object", str(error)) from error
-    return runs_of(records, str(path))
+    return runs_of(list(records.values()), str(path))
 
 
 def runs_of(records: Sequence[Any], place: str) -> list[Run]:
