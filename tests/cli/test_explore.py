@@ -20,7 +20,7 @@ CALM = Budget(evict=0, sibling=0, abort=0, lag=0, late=0, total=1)
 FIGURES = {"states", "transitions", "violations", "liveness_bound", "seconds"}
 
 
-def run(*arguments: str, text: str | None = None) -> Result:
+def run(*arguments: str, text: str | bytes | None = None) -> Result:
     return CliRunner().invoke(app, ["explore", *arguments], input=text)
 
 
@@ -85,12 +85,16 @@ def test_a_walk_prints_its_rate() -> None:
     ("arguments", "text", "expected"),
     [
         (("--world", "nowhere"), None, "--world nowhere: expected one of alone, calm"),
+        (("--walk", "5", "--soak", "0"), None, "--walk and --soak: expected one of them at a time"),
+        (("--world", "calm", "--soak", "0"), None, "--world goes with a search or --walk, not with --soak"),
+        (("--replay", "-", "--world", "calm"), "world calm", "--world goes with a search or --walk, not with --replay"),
+        (("--replay", "-"), b"world calm\n\xff\xfe", "line 2: '\ufffd\ufffd' cannot be made here"),
         (("--replay", "-"), "tick", "line 1: 'tick', expected 'world' and one of alone, calm"),
         (("--replay", "-"), "", "the program is empty"),
         (("--replay", "-"), "world calm\nfly 3", "line 2: 'fly 3' cannot be made here, expected one of: "),
     ],
 )
-def test_bad_input_is_one_line(arguments: tuple[str, ...], text: str | None, expected: str) -> None:
+def test_bad_input_is_one_line(arguments: tuple[str, ...], text: str | bytes | None, expected: str) -> None:
     """Exit status 2, and a sentence that says where and what was expected."""
     done = run(*arguments, text=text)
 

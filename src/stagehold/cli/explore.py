@@ -33,6 +33,10 @@ def explore(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Search small worlds of two real ranks and two requests; exit 1 with a program where anything is wrong."""
+    _one_of({"--replay": replay, "--walk": walk, "--soak": soak})
+    for option, other in (("--replay", replay), ("--soak", soak)):
+        if world and other is not None:
+            raise BadInput(f"--world goes with a search or --walk, not with {option}")
     if replay is not None:
         _replay(replay)
     elif soak is not None:
@@ -41,6 +45,13 @@ def explore(
         _walk(_worlds(world), walk, seed, as_json=as_json)
     else:
         _search(_worlds(world), processes, most, as_json=as_json)
+
+
+def _one_of(options: dict[str, object]) -> None:
+    """At most one way to explore may be given: each would leave the others out."""
+    given = [option for option, value in options.items() if value is not None]
+    if len(given) > 1:
+        raise BadInput(f"{' and '.join(given)}: expected one of them at a time")
 
 
 def _worlds(names: list[str] | None) -> list[SmallWorld]:
@@ -87,7 +98,8 @@ def _replay(name: str) -> None:
     from stagehold.testing.explore.program import BadProgram, parse, play
     from stagehold.testing.explore.worlds import WORLDS
 
-    text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    text = data.decode("utf-8", "replace")  # what is no text is no move either, and is told with its line
     try:
         world, program = parse(text.splitlines(), WORLDS)
         play(Pair(world), program, typer.echo)
