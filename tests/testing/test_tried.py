@@ -11,7 +11,8 @@ import pytest
 from stagehold import Misuse, Plan
 from stagehold.serving.runner import Work
 from stagehold.serving.scheduler import Scheduler
-from stagehold.testing import WorldBroken, trial
+from stagehold.testing import World, WorldBroken, trial
+from stagehold.testing.shapes import drawn
 from stagehold.testing.tried import Tried
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,3 +112,15 @@ def test_who_ticks_in_a_visit_is_refused_as_ever() -> None:
     """The engine's own words."""
     with pytest.raises(Misuse, match="visits are open"), trial(1) as engine:
         serve_one(engine, early=True)
+
+
+@pytest.mark.parametrize("call", ["finish", "page_slots"])
+def test_who_uses_a_request_that_waits_is_told_the_call(call: str) -> None:
+    """The engine's own sentence, which names what the scheduler called and not what the trial looked at."""
+    engine = Tried(World(1, drawn(1)))
+    (one,) = engine.crowd(1)
+    handle = engine.arrive(*one)
+    with pytest.raises(Misuse, match=rf"^{call}\(.*it is queued; only a committed request runs"):
+        getattr(engine, call)(handle)
+    engine.abort(handle)
+    engine.close()
