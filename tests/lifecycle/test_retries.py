@@ -100,6 +100,26 @@ def test_our_own_write_of_the_missing_pages_wakes_the_retry(hand, interval):
     assert (LOOKUP, 2) == (h.engine.state_of(a), h.machine(a).issues)
 
 
+def test_of_several_writes_the_one_of_the_last_missing_page_wakes_the_retry(hand):
+    """Two writes bring seven pages and one more: the first of them wakes nobody, and the request gets all eight."""
+    h = hand(retry_interval_ticks=0, delays=Delays(exists=(1, 1), get=(1, 1), put=(10, 10)))
+    tokens = h.prompt(8)
+    h.run("b", h.prompt(7))
+    h.tick(4)
+    h.run("c", tokens)
+    h.tick(4)
+    h.shrink(tokens, 0)
+    a = h.arrive("a", tokens)
+    h.until_state(a, RETRY)
+    h.until(lambda: h.engine.stats().stored_pages == 7)
+    assert RETRY is h.engine.state_of(a)
+    h.until(lambda: h.engine.stats().stored_pages == 8)
+    assert (LOOKUP, 2) == (h.engine.state_of(a), h.machine(a).issues)
+    h.until_state(a, STAGED)
+    h.tick()
+    assert 8 * 16 == h.admit(a).store_hit_tokens
+
+
 def test_a_write_acknowledged_while_the_lookup_was_out_makes_the_retry_due_at_once(hand):
     """Arming looks first, or the wake-up would be lost."""
     h = hand(retry_interval_ticks=0, delays=Delays(exists=(6, 6), get=(1, 1), put=(1, 1)))
