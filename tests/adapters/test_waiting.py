@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
+
 import pytest
 
 from stagehold.adapters.waiting import Waiting
 from stagehold.cache.stores.open import open_store
-from stagehold.cache.stores.protocol import Verdict
+from stagehold.cache.stores.protocol import Buffer, OnPage, Verdict
+from stagehold.cache.stores.workers import WorkerStore
 
 KEYS = [bytes([index]) * 32 for index in range(10)]
 
@@ -36,3 +40,52 @@ def test_nonsense_is_refused() -> None:
     """Operations without a key would never end."""
     with pytest.raises(ValueError, match="operations of 0 keys: expected at least 1"):
         Waiting(open_store("sim:", 64), 0)
+
+
+class Slow:
+    """A `BlockingStore` that stays in `get_into` until it is let go."""
+
+    name = "slow"
+
+    def __init__(self) -> None:
+        self.begun, self.go_on, self.left = threading.Event(), threading.Event(), threading.Event()
+
+    def exists(self, keys: Sequence[bytes], on_page: OnPage) -> None:
+        raise OSError("never asked")
+
+    def put(self, keys: Sequence[bytes], buffers: Sequence[Buffer], on_page: OnPage) -> None:
+        raise OSError("never asked")
+
+    def get_into(self, keys: Sequence[bytes], buffers: Sequence[Buffer], on_page: OnPage) -> None:
+        self.begun.set()
+        assert self.go_on.wait(20)
+        self.left.set()
+        on_page(0, Verdict.HIT)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def test_a_call_under_way_at_the_end_keeps_its_buffers_until_the_store_is_out_of_them() -> None:
+    """Then it raises. Who closes a second time waits for nothing."""
+    slow = Slow()
+    store = Waiting(WorkerStore(slow))
+    told: list[str] = []
+
+    def ask() -> None:
+        try:
+            store.get_into(KEYS[:1], buffers(1)[:1])
+        except RuntimeError as error:
+            told.append(f"{error}, left: {slow.left.is_set()}")
+
+    asks, closes = threading.Thread(target=ask), threading.Thread(target=store.close)
+    asks.start()
+    assert slow.begun.wait(20)
+    closes.start()
+    asks.join(0.3)
+    assert asks.is_alive(), "the store is still in the buffers"
+    store.close()
+    slow.go_on.set()
+    for thread in (asks, closes):
+        thread.join(20)
+    assert ["store slow was closed meanwhile, left: True"] == told

@@ -36,6 +36,7 @@ class Waiting:
         self._tick = 0
         self._ended: dict[int, tuple[Verdict, ...]] = {}
         self._closed = False
+        self._over = threading.Event()  # the store touches no buffer any more
 
     def exists(self, keys: Sequence[bytes]) -> list[Verdict]:
         """HIT for each key that is present."""
@@ -65,11 +66,14 @@ class Waiting:
     def _end_of(self, ticket: int) -> tuple[Verdict, ...]:
         while True:
             with self._lock:
-                self._poll()
+                closed = self._closed
+                if not closed:
+                    self._poll()
                 if ticket in self._ended:
                     return self._ended.pop(ticket)
-                if self._closed:
-                    raise RuntimeError(f"store {self._store.name} was closed meanwhile")
+            if closed:
+                self._over.wait()
+                raise RuntimeError(f"store {self._store.name} was closed meanwhile")
             if isinstance(self._store, WaitableStore):
                 self._store.wait(LONGEST_WAIT_SECONDS)
             else:
@@ -82,7 +86,12 @@ class Waiting:
                 self._ended[progress.ticket] = progress.verdicts
 
     def close(self) -> None:
-        """Close the store. Idempotent; calls that are under way raise."""
+        """Close the store. Idempotent; calls that are under way raise, once the store has let go of their buffers."""
         with self._lock:
+            if self._closed:
+                return
             self._closed = True
-        self._store.close()
+        try:
+            self._store.close()
+        finally:
+            self._over.set()
