@@ -148,6 +148,16 @@ def test_replicas_share_latents_but_not_states(backend) -> None:
     assert (0, {"kv": 1}, []) == both[1].restorable(keys, [double.transfer("mamba", keys)])
 
 
+def test_heads_of_a_draft_are_one_rank_s_beside_shared_latents(backend) -> None:
+    """A draft with heads beside a model of latents: no rank gets the heads of another."""
+    both = [backend(pools=("kv", "draft"), is_mla_model=True, tp_rank=rank, tp_size=2) for rank in range(2)]
+    keys = double.keys_of(1)
+    both[0].batch_set_v2([double.transfer(name, keys, double.slots(0)) for name in ("kv", "draft")])
+    draft = double.transfer("draft", keys)
+    assert (1, {"kv": 1, "draft": 1}, [1]) == both[0].restorable(keys, [draft])
+    assert (0, {"kv": 1}, []) == both[1].restorable(keys, [draft])
+
+
 def damage(folder):
     for path in (folder / "pages").rglob("*"):
         if path.is_file():
@@ -261,6 +271,54 @@ def test_calls_that_make_no_sense(backend) -> None:
         one.get(keys[0])
     assert not one.clear()
     assert 2 == one.batch_exists(keys)
+
+
+def test_keys_that_do_not_pair_up_are_told_page_by_page(backend, caplog) -> None:
+    """With several pools this is an answer, and the other pools are served: SGLang's thread has to live on."""
+    one = backend(pools=("kv", "swa"))
+    keys = double.keys_of(3)
+    several = [
+        double.transfer("kv", keys, double.slots(0, 1)),
+        double.transfer("swa", keys[:2], double.slots(0, 1)),
+    ]
+    assert {"kv": [False] * 3, "swa": [True] * 2} == one.batch_set_v2(several)
+    assert {"kv": [False] * 3, "swa": [True] * 2} == one.batch_get_v2(several)
+    assert {"kv": []} == one.batch_get_v2([double.transfer("kv", None, None)])
+    assert "pool kv: 3 keys with 8 host indices, nothing is moved" in caplog.text
+    assert 0 == one.batch_exists(keys)
+
+
+def test_nothing_asked_is_nothing_done(backend) -> None:
+    """Lists of no keys, in every call."""
+    one = backend()
+    none = double.slots(0)[:0]
+    assert [] == one.batch_set_v1([], none) == one.batch_get_v1([], none)
+    assert {"kv": []} == one.batch_set_v2([double.transfer("kv", [], none)])
+    assert 0 == one.batch_exists([])
+    assert (0, {}, []) == one.restorable([], [double.transfer("kv", [])])
+    assert {} == one.batch_get_v2([])
+
+
+@pytest.mark.parametrize(
+    ("count", "width", "said"), [(1, 512, "2 keys with 1 buffers"), (3, 512, "2 keys with 3"), (2, 8, "expected 1024")]
+)
+def test_tensors_that_are_no_pages_of_these_keys_are_refused(backend, count, width, said) -> None:
+    """A page of another size would be found, and never be read."""
+    one = backend(extra={"interface_v1": 0})
+    keys, pages = double.keys_of(2), [torch.zeros(width, dtype=torch.bfloat16)] * count
+    for call in (one.batch_set, one.batch_get):
+        with pytest.raises(ValueError, match=said):
+            call(keys, pages)
+    assert 0 == one.batch_exists(keys)
+
+
+def test_packed_pages_are_of_one_size(backend, tmp_path) -> None:
+    """Said at the first start, where the directory is empty, and not at the second."""
+    url = f"file://{tmp_path}?form=packed"
+    one = backend(url, pools=("kv", "swa"))
+    with pytest.raises(ValueError, match="form=packed is for pages of one size; the pools have some of 512 and 1024"):
+        one.register_mem_host_pool_v2(double.Pool(width=128), "indexer")
+    assert (True, True) == tuple(one.batch_set_v1(double.keys_of(2), double.slots(0, 1)))
 
 
 def test_a_closed_backend_says_so(backend) -> None:

@@ -11,15 +11,17 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from stagehold.adapters.sglang import options, prefixes
-from stagehold.adapters.sglang.pages import Pages, Place, bytes_of
+from stagehold.adapters.sglang.pages import Pages, Place, bytes_of, cut_by_heads
 from stagehold.adapters.waiting import Waiting
 from stagehold.cache.stores.open import open_store
 from stagehold.cache.stores.protocol import Buffer, Verdict
+
+Move = Callable[[Pages, Sequence[str], Any], list[bool]]
 
 KV = "kv"
 ALARMS = frozenset({Verdict.TORN, Verdict.CORRUPT, Verdict.FOREIGN, Verdict.FAILED, Verdict.TIMED_OUT})
@@ -83,9 +85,10 @@ class Backend:
         """Nothing waits for the last pool."""
 
     def _register(self, name: str, pool: Any) -> None:
-        before = self._place.of(name, replicated=self._replicated)
+        before = self._place.of(name, replicated=self._replicated and not cut_by_heads(name, pool))
         pages = Pages(pool, before, direct=self.options.direct)
         with self._lock:
+            options.refuse_sizes(self.options.store, {*self._stores, *pages.sizes})
             self._pools[name] = pages
             for size in pages.sizes:
                 if size not in self._stores:
@@ -146,11 +149,24 @@ class Backend:
 
     def batch_get_v2(self, transfers: Sequence[Any], extra_info: Any = None) -> dict[Any, list[bool]]:  # noqa: ARG002
         """The same for several pools."""
-        return {one.name: self._read(self._pool(one.name), one.keys or (), one.host_indices) for one in transfers}
+        return self._by_pool(self._read, transfers)
 
     def batch_set_v2(self, transfers: Sequence[Any], extra_info: Any = None) -> dict[Any, list[bool]]:  # noqa: ARG002
         """The same for several pools."""
-        return {one.name: self._write(self._pool(one.name), one.keys or (), one.host_indices) for one in transfers}
+        return self._by_pool(self._write, transfers)
+
+    def _by_pool(self, move: Move, transfers: Sequence[Any]) -> dict[Any, list[bool]]:
+        """Nothing is moved for keys that do not pair up with slots; that is an answer, since an error ends a thread."""
+        moved: dict[Any, list[bool]] = {}
+        for one in transfers:
+            pages, keys = self._pool(one.name), one.keys or ()
+            if pages.paired(one.host_indices, len(keys)):
+                moved[one.name] = move(pages, keys, one.host_indices)
+                continue
+            moved[one.name] = [False] * len(keys)
+            found = 0 if one.host_indices is None else len(one.host_indices)
+            log.error("pool %s: %d keys with %d host indices, nothing is moved", one.name, len(keys), found)
+        return moved
 
     def _read(self, pages: Pages, keys: Sequence[str], indices: Any) -> list[bool]:
         slots = pages.slots(indices, len(keys))
@@ -167,13 +183,13 @@ class Backend:
         slots = pages.slots(indices, len(keys))
         if pages.direct:
             return self._moved("put", pages, keys, pages.addressed(indices))
-        copies, buffers = pages.copied(slots)
-        stored = self._moved("put", pages, keys, buffers)
-        del copies  # their memory was the store's until now
-        return stored
+        return self._moved("put", pages, keys, pages.copied(slots))
 
     def _moved(self, call: str, pages: Pages, keys: Sequence[str], buffers: Sequence[Buffer]) -> list[bool]:
         """Move the stretches of every page, those of one size together; a page has moved when all of it has."""
+        if [len(buffer) for buffer in buffers] != list(pages.sizes) * len(keys):
+            each = "+".join(map(str, pages.sizes))
+            raise ValueError(f"{call}: {len(keys)} keys with {len(buffers)} buffers: expected {each} bytes a key")
         begin = time.perf_counter()
         good = Verdict.HIT if call == "get_into" else Verdict.STORED
         moved, width = [True] * len(keys), len(pages.sizes)
@@ -236,8 +252,8 @@ class Backend:
     ) -> bool:
         """Write pages of KV from tensors; whether all of them can be read now."""
         given = target_locations if values is None else values
-        kept = [page.contiguous() for page in given or ()]
-        return all(self._moved("put", self._flat(KV), keys, [bytes_of(page) for page in kept]))
+        buffers = [bytes_of(page.contiguous()) for page in given or ()]
+        return all(self._moved("put", self._flat(KV), keys, buffers))
 
     def _flat(self, name: str) -> Pages:
         pages = self._pool(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +64,15 @@ def with_form(url: str) -> str:
     if not url.startswith("file:") or "form=" in url.partition("?")[2]:
         return url
     return f"{url}{'&' if '?' in url else '?'}form=pages"
+
+
+def refuse_sizes(url: str, sizes: Collection[int]) -> None:
+    """Raise ValueError where pages of these sizes (bytes) do not go into one store."""
+    if len(sizes) > 1 and url.startswith("file:") and "form=packed" in url.partition("?")[2]:
+        raise ValueError(
+            f'extra config: "store" is {url!r}, and form=packed is for pages of one size; '
+            f"the pools have some of {' and '.join(map(str, sorted(sizes)))} bytes: leave form out"
+        )
 
 
 def refuse(config: Any) -> None:

@@ -40,8 +40,12 @@ class Place:
 
     def of(self, pool: str, *, replicated: bool) -> tuple[str, ...]:
         """What stands in front of a pool's own description; `replicated` pages are the same on every tensor rank."""
-        sharded = not replicated or pool == "mamba"  # states are cut by heads even where KV is not
-        return (self.model, self.namespace, pool, self.tensor if sharded else "", self.rest)
+        return (self.model, self.namespace, pool, "" if replicated else self.tensor, self.rest)
+
+
+def cut_by_heads(name: str, pool: Any) -> bool:
+    """Whether tensor ranks differ in this pool even where all have the same KV: states, and drafts that have heads."""
+    return name == "mamba" or (name.startswith("draft") and hasattr(pool, "head_num"))
 
 
 class Pages:
@@ -68,9 +72,13 @@ class Pages:
             for index, size in enumerate(self.sizes)
         ]
 
+    def paired(self, indices: Any, keys: int) -> bool:
+        """Whether `indices` are the slots of `keys` pages."""
+        return indices is not None and len(indices) == keys * self.page_size
+
     def slots(self, indices: Any, keys: int) -> list[int]:
         """First token slot of each page. Raises ValueError unless `indices` are the slots of `keys` pages."""
-        if indices is None or len(indices) != keys * self.page_size:
+        if not self.paired(indices, keys):
             found = "no" if indices is None else str(len(indices))
             raise ValueError(f"{keys} keys with {found} host indices: expected {self.page_size} a key")
         return [int(indices[page * self.page_size]) for page in range(keys)]
@@ -81,10 +89,9 @@ class Pages:
         every = [sizes] * len(addresses) if isinstance(sizes, int) else sizes
         return [_memory(address, size) for address, size in zip(addresses, every, strict=True)]
 
-    def copied(self, slots: Sequence[int]) -> tuple[list[Any], list[Buffer]]:
-        """Copies of pages that are in the pool, and their bytes."""
-        pages = [self.pool.get_data_page(slot, flat=True).contiguous() for slot in slots]
-        return pages, [bytes_of(page) for page in pages]
+    def copied(self, slots: Sequence[int]) -> list[Buffer]:
+        """The bytes of pages that are in the pool."""
+        return [bytes_of(self.pool.get_data_page(slot, flat=True).contiguous()) for slot in slots]
 
     def blank(self, pages: int) -> tuple[list[Any], list[Buffer]]:
         """Pages to read into, and their bytes."""
@@ -113,10 +120,15 @@ def _bytes_of(tensor: Any) -> int:
 
 
 def bytes_of(tensor: Any) -> Buffer:
-    """The bytes of a contiguous tensor in host memory, whatever its dtype (numpy has no bfloat16, no fp8)."""
+    """The bytes of a contiguous tensor in host memory, whatever its dtype (numpy has no bfloat16, no fp8).
+
+    They keep its memory alive: a store that hangs in a call may still write there after everybody has given up.
+    """
     if not tensor.is_contiguous() or tensor.device.type != "cpu":
         raise ValueError(f"expected a contiguous tensor in host memory, got {tuple(tensor.shape)} on {tensor.device}")
-    return _memory(tensor.data_ptr(), _bytes_of(tensor))
+    import torch
+
+    return memoryview(tensor.reshape(-1).view(torch.uint8).numpy())
 
 
 def _memory(address: int, size: int) -> Buffer:
