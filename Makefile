@@ -18,7 +18,7 @@ RACES ?= --tenants 16 --hang-ups 3 --speed 2 --device-pages 260 --store-delay 24
 DEMO ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-wheel test-vllm soak fuzz mutate docs pins format clean
+.PHONY: help setup run test test-wheel test-sglang test-vllm soak fuzz mutate docs pins format clean
 
 help:
 	@echo "make run     a real model cold, warm and restarted, then replays of $(REQUESTS) and $(CACHE_REQUESTS) requests, every byte compared"

@@ -70,3 +70,12 @@ def test_every_anchor_lock_variable_and_retry_flag_is_there() -> None:
     assert len(COMPARED) >= 12
     for name in ("ANCHOR_LOCK_CAP", "ENABLE_HICACHE_BUFFER_ANCHOR_LOCK", "retry-poll-interval", "retry-max-attempts"):
         assert name in TEXT
+
+
+def test_what_is_run_against_the_released_engines_is_no_file() -> None:
+    """make runs these targets whether or not something lies there under their names."""
+    makefile = (Path(__file__).resolve().parents[3] / "Makefile").read_text(encoding="utf-8")
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    targets = re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE)
+    assert {"test-sglang", "test-vllm"} <= set(targets)
+    assert sorted(targets) == sorted(phony.split())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from importlib.machinery import ModuleSpec
+from importlib.metadata import version
 from importlib.util import find_spec
 from types import ModuleType
 
@@ -50,3 +51,11 @@ class _Torchvision:
 
 if not collect_ignore_glob and find_spec("torchvision") is None:
     sys.meta_path.append(_Torchvision())
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    """What was tested, by version, beside how many tests passed."""
+    if collect_ignore_glob:
+        return
+    told = ", ".join(f"{name} {version(name)}" for name in ("sglang", "torch", "stagehold"))
+    terminalreporter.write_line(f"tested: {told}; on a CPU")
