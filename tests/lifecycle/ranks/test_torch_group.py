@@ -16,6 +16,7 @@ TIMEOUT = 3.0
 PROGRAM = """
 import json, os, sys, time
 import numpy as np
+import torch  # before any time is taken: the first group would load it
 from stagehold import StageholdError, TorchGroup, staged
 from stagehold.testing.hand import Hand
 
