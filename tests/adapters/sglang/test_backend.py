@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from stagehold.adapters.sglang.backend import Backend
+from stagehold.adapters.sglang.backend import CALLS_KEPT, Backend, Traffic
 from stagehold.adapters.sglang.options import UnsupportedError
 from stagehold.cache.stores.open import StoreUrlError
 from stagehold.cache.stores.protocol import Verdict
@@ -234,6 +234,16 @@ def test_what_went_through_is_told_once(backend) -> None:
     assert [3] == pages
     assert rates[0] > 0
     assert ([], []) == one.writes.taken()
+
+
+def test_what_nobody_asks_for_does_not_grow() -> None:
+    """Where metrics are off; the latest calls are kept."""
+    traffic = Traffic()
+    for pages in range(CALLS_KEPT + 9):
+        traffic.note(pages, 1000, 0.5)
+    pages, rates = traffic.taken()
+    assert list(range(9, CALLS_KEPT + 9)) == pages
+    assert len(pages) == len(rates)
 
 
 REFUSED = [

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,26 +26,26 @@ Move = Callable[[Pages, Sequence[str], Any], list[bool]]
 KV = "kv"
 ALARMS = frozenset({Verdict.TORN, Verdict.CORRUPT, Verdict.FOREIGN, Verdict.FAILED, Verdict.TIMED_OUT})
 
+CALLS_KEPT = 4096
+"""SGLang asks what went through only where its metrics are on."""
+
 log = logging.getLogger("stagehold.sglang")
 
 
 @dataclass(slots=True)
 class Traffic:
-    """What went one way since it was last asked for: pages of each call, and its GB a second."""
+    """What went one way since it was last asked for, at most the latest calls: pages of each, and its GB a second."""
 
-    pages: list[int] = field(default_factory=list)
-    rates: list[float] = field(default_factory=list)
+    calls: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=CALLS_KEPT))
 
     def note(self, pages: int, size: int, seconds: float) -> None:
         """Book one call."""
-        self.pages.append(pages)
-        self.rates.append(size / max(seconds, 1e-9) / 1e9)
+        self.calls.append((pages, size / max(seconds, 1e-9) / 1e9))
 
     def taken(self) -> tuple[list[int], list[float]]:
         """What was booked, which is forgotten."""
-        taken = self.pages, self.rates
-        self.pages, self.rates = [], []
-        return taken
+        taken = [self.calls.popleft() for _ in range(len(self.calls))]
+        return [pages for pages, _ in taken], [rate for _, rate in taken]
 
 
 class Backend:
