@@ -30,7 +30,7 @@ def run(folder: Path) -> list[str]:
 def test_the_second_run_finds_what_the_first_one_stored(tmp_path: Path) -> None:
     """All whole pages but the one that must be computed."""
     first, second = run(tmp_path / "pages"), sorted(run(tmp_path / "pages"))
-    assert "request 0: 0 of 1040 tokens were reused" in first
+    assert any(line.endswith(": 0 of 1040 tokens were reused") for line in first)  # whichever came first
     assert [f"request {n}: 1024 of 1040 tokens were reused" for n in range(4)] == second
 
 

@@ -9,6 +9,7 @@ position, and reads what each layer can see before it writes: a page of other to
 from __future__ import annotations
 
 import pickle
+import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -159,11 +160,16 @@ class Vllm:
             self.scheduler.arrived(request)
         return request
 
-    def run(self, limit: int = 3000) -> None:
-        for _ in range(limit):
+    def run(self, limit: int = 3000, seconds: float = 30.0) -> None:
+        """Until everything has ended; while nobody runs, threads that load are given time, `seconds` in all."""
+        begin = time.monotonic()
+        while limit > 0 or time.monotonic() < begin + seconds:
             if not (self.waiting or self.running or self.requests or self.finished_ids):
                 return
             self.step()
+            limit -= 1
+            if not self.running:
+                time.sleep(0.001)
         raise AssertionError(f"wedged: {[r.request_id for r in self.waiting]} wait, {len(self.running)} run")
 
     def abort(self, request: Request) -> None:

@@ -169,8 +169,8 @@ class Lane:
             try:
                 self._load(job)
             except Exception:
-                LOG.exception("request %s: its pages could not be loaded, and will be computed", job.rid)
                 self.fail(job)
+                LOG.exception("request %s: its pages could not be loaded, and will be computed", job.rid)
             else:
                 with self._lock:
                     self._ended.add(job.rid)
