@@ -111,9 +111,9 @@ def test_what_cannot_be_compared_is_told(tmp_path: Path, words: list[str], said:
 
 def small(trace: str, policy: str) -> Cell:
     """Five hundred requests of a server so small that requests wait for each other."""
-    pages, users = (192, 0) if trace == "conversation" else (700, 32)
+    pages, users = (192, 0) if trace == "conversation" else (650, 32)
     options = {**QUARTER, "scale": 32, "users": users, "longest_pause_s": 5.0}
-    return Cell(trace=trace, requests=500, policy=policy, store_gbps=5.0,
+    return Cell(trace=trace, requests=500, policy=policy, store_gbps=3.5,
                 device_pages=pages, staging_pages=pages * 6 // 5, options=options)  # fmt: skip
 
 

@@ -162,14 +162,12 @@ class Vllm:
 
     def run(self, limit: int = 3000, seconds: float = 30.0) -> None:
         """Until everything has ended; while nobody runs, threads that load are given time, `seconds` in all."""
-        begin = time.monotonic()
-        while limit > 0 or time.monotonic() < begin + seconds:
+        end = time.monotonic() + seconds
+        while self.steps < limit or time.monotonic() < end:
             if not (self.waiting or self.running or self.requests or self.finished_ids):
                 return
             self.step()
-            limit -= 1
-            if not self.running:
-                time.sleep(0.001)
+            time.sleep(0 if self.running else 0.001)
         raise AssertionError(f"wedged: {[r.request_id for r in self.waiting]} wait, {len(self.running)} run")
 
     def abort(self, request: Request) -> None:
