@@ -14,6 +14,7 @@ from stagehold.cache.stores.simulated import Delays
 from stagehold.lifecycle.facts import differing
 from stagehold.lifecycle.ranks.solo import Facts, Solo
 from stagehold.specs.outcomes import HostMode, WritePolicy
+from stagehold.specs.request import RequestState
 from stagehold.testing.hand import SLOW_GETS, Hand
 
 BYTES = {"parts": 2, "page_part_bytes": 32}
@@ -119,8 +120,16 @@ def in_vain(h: Hand) -> None:
 
 
 def too_late(h: Hand) -> None:
+    h.store.cut = None  # type: ignore[assignment, union-attr]  # it reads on
     h.engine.abort(found(h))
     h.tick(100)
+
+
+def short_by_then(h: Hand) -> None:
+    tokens = h.prompt(8)
+    h.until_state(h.arrive("r", tokens), RequestState.RETRY)
+    h.grow(tokens, 8)
+    h.tick(10)
 
 
 def written_back(h: Hand) -> None:
@@ -237,6 +246,7 @@ STORIES: dict[str, Story] = {
         {**BYTES, "delays": SLOW_GETS}, too_late,
         {("unused_read_pages", "drained"): 8, ("unused_read_bytes", "drained"): 8 * 64},
     ),
+    "a sibling computes what a retry would ask for": ({}, short_by_then, {("events", "request_due_too_short"): 1}),
     "a tail is evicted before its copy": (
         {}, cut_short, {("evicted_unwritten_pages",): 2, ("event_tokens", "write_start_copy"): 2 * 16},
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import closing
 
 import pytest
@@ -165,6 +166,7 @@ def test_another_thread_reads_while_the_engine_works():
             for _ in range(3):
                 feed.tick()
             h.serve(a)
+            time.sleep(0.001)  # the reader's turn
         done.set()
         reader.join()
         assert len(seen) > 3

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
+from functools import wraps
 
 from stagehold.cache.residency import Residency
 from stagehold.lifecycle.engine import Engine
@@ -71,6 +72,7 @@ class RowsTaken:
         """Enter every engine that is closed within the block, and every move of a page that a book asserts."""
         close, step = Engine.close, Residency.step
 
+        @wraps(close)
         def closed(engine: Engine) -> None:
             was_open = not engine._closed  # noqa: SLF001 - a second close says nothing new
             close(engine)
