@@ -17,28 +17,13 @@ from stagehold.operate.web import Place
 from stagehold.testing.hand import Hand
 
 
-class Clock:
-    """Seconds that pass when they are told to."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 @pytest.fixture
 def h():
     with Hand() as h:
         yield h
 
 
-def vitals(h: Hand, clock: Clock, **policy) -> tuple[Feed, Vitals]:
+def vitals(h: Hand, clock, **policy) -> tuple[Feed, Vitals]:
     feed = Feed(h.engine, pace_seconds=0, clock=clock)
     return feed, Vitals(feed, Policy(**policy), clock=clock)
 

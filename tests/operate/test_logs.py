@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from types import SimpleNamespace
 
-import pytest
-
 from stagehold import ComponentConfig, ComponentKind
 from stagehold.machines.audit_read import Block, read_line
 from stagehold.machines.logs import AuditLog
@@ -15,24 +13,11 @@ from stagehold.operate.snapshot import Feed
 from stagehold.testing.hand import Hand, small_config
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-def reporter(h: Hand, clock: Clock, **options) -> Reporter:
+def reporter(h: Hand, clock, **options) -> Reporter:
     return Reporter(Feed(h.engine, pace_seconds=0, clock=clock, wall=lambda: 0.0), **options)
 
 
-def step(told: Reporter, clock: Clock, seconds: float) -> None:
+def step(told: Reporter, clock, seconds: float) -> None:
     clock.now += seconds
     told._feed.tick()
     told.look()

@@ -15,22 +15,7 @@ from stagehold.operate.snapshot import BOUNDS, Feed, Rates, Times
 from stagehold.testing.hand import Hand
 
 
-class Clock:
-    """Seconds that pass when they are told to."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-def fed(h: Hand, clock: Clock, pace: float = 0.0) -> Feed:
+def fed(h: Hand, clock, pace: float = 0.0) -> Feed:
     return Feed(h.engine, pace_seconds=pace, clock=clock, wall=lambda: 1e9)
 
 
