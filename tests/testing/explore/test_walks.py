@@ -98,8 +98,8 @@ def test_a_process_that_grows_is_not_flat() -> None:
 
 @pytest.mark.soak
 def test_requests_are_aborted_wherever_they_can_be() -> None:
-    """Fifty thousand transitions over all worlds: nothing is found or left, and a request was aborted in each state."""
-    done = walk(WORLDS, 11, transitions=50_000)
+    """A million transitions over all worlds: nothing is found or left, and a request was aborted in each state."""
+    done = walk(WORLDS, 11, transitions=1_000_000)
 
     assert ("", 0) == (done.violation, done.unreleased), done.program
     assert [] == done.never_aborted_in

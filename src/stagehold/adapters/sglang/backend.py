@@ -88,7 +88,7 @@ class Backend:
         before = self._place.of(name, replicated=self._replicated and not cut_by_heads(name, pool))
         pages = Pages(pool, before, direct=self.options.direct)
         with self._lock:
-            options.refuse_sizes(self.options.store, {*self._stores, *pages.sizes})
+            options.refuse_sizes(self.options.store, {*self._stores, *pages.sizes}, name)
             self._pools[name] = pages
             for size in pages.sizes:
                 if size not in self._stores:

@@ -66,12 +66,12 @@ def with_form(url: str) -> str:
     return f"{url}{'&' if '?' in url else '?'}form=pages"
 
 
-def refuse_sizes(url: str, sizes: Collection[int]) -> None:
-    """Raise ValueError where pages of these sizes (bytes) do not go into one store."""
+def refuse_sizes(url: str, sizes: Collection[int], pool: str) -> None:
+    """Raise ValueError where pages of these sizes (bytes), the last ones of `pool`, do not go into one store."""
     if len(sizes) > 1 and url.startswith("file:") and "form=packed" in url.partition("?")[2]:
         raise ValueError(
             f'extra config: "store" is {url!r}, and form=packed is for pages of one size; '
-            f"the pools have some of {' and '.join(map(str, sorted(sizes)))} bytes: leave form out"
+            f"the pools have some of {' and '.join(map(str, sorted(sizes)))} bytes, with pool {pool!r}: leave form out"
         )
 
 
