@@ -17,6 +17,7 @@ from stagehold.machines.audit_read import Placed, blocks
 from stagehold.machines.declared import MACHINES
 from stagehold.machines.records import Block
 from stagehold.specs.declare import MachineSpec
+from stagehold.specs.tick import TICK
 
 
 class Differs(Enum):
@@ -27,6 +28,7 @@ class Differs(Enum):
     BIRTH = "an instance"
     RECORD = "a record"
     LENGTH = "one log ends here"
+    APART = "the group fell apart here, and one rank had heard more of it than the other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +84,44 @@ def parted(ours: Block, theirs: Block, machines: tuple[MachineSpec, ...] = MACHI
     if ours.declaration != theirs.declaration:
         texts = ours.declaration.hex(), theirs.declaration.hex()
         return Difference(Differs.DECLARATION, *place, "", "", *texts)
+    if (ours.tick, ours.births, ours.records) == (theirs.tick, theirs.births, theirs.records):
+        return None
+    if (apart := _apart(ours, theirs, machines)) is not None:
+        return apart
     if ours.tick != theirs.tick:
         return Difference(Differs.TICK, *place, "", "", f"tick {ours.tick}", f"tick {theirs.tick}")
     if ours.births != theirs.births:
         texts = _texts(ours.births, theirs.births, lambda birth: audit_words.born(birth, machines))
         return Difference(Differs.BIRTH, *place, "", "birth", *texts)
-    if ours.records == theirs.records:
-        return None
     mine, other = ours.table().tolist(), theirs.table().tolist()
     first = next(one or two for one, two in zip_longest(mine, other) if one != two)
     texts = _texts(mine, other, lambda record: _said(record, machines))
     who, event = _instance(first, machines), audit_words.event(first, machines)
     return Difference(Differs.RECORD, *place, who, event, *texts)
+
+
+def _apart(ours: Block, theirs: Block, machines: tuple[MachineSpec, ...]) -> Difference | None:
+    """Whether they differ because a group fell apart: a collective may have ended on one rank and failed on another."""
+    last = [_gave_up(block, machines) for block in (ours, theirs)]
+    record = last[0] or last[1]
+    if record is None:
+        return None
+    mine, other = (
+        f"{len(block.table())} records in tick {block.tick}" if end is None else _said(end, machines)
+        for block, end in zip((ours, theirs), last, strict=True)
+    )
+    who, event = _instance(record, machines), audit_words.event(record, machines)
+    return Difference(Differs.APART, ours.index, ours.tick, who, event, mine, other)
+
+
+def _gave_up(block: Block, machines: tuple[MachineSpec, ...]) -> audit_words.Record | None:
+    """The record of a tick that waited for its group in vain, if the block has one: it is that log's last."""
+    records: list[audit_words.Record] = block.table().tolist()
+    for record in reversed(records):
+        found = audit_words.row_of(record, machines)
+        if found is not None and (found[0].name, found[1].event) == (TICK.name, "timeout"):
+            return record
+    return None
 
 
 def _texts(ours: Sequence[Item], theirs: Sequence[Item], told: Callable[[Item], str]) -> tuple[str, str]:
