@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stagehold import RankLost
+from stagehold import Namespace, RankLost
 from stagehold.cache.stores.simulated import Delays
 from stagehold.lifecycle.facts import differing
 from stagehold.lifecycle.ranks.solo import Facts, Solo
@@ -18,6 +18,7 @@ from stagehold.specs.request import RequestState
 from stagehold.testing.hand import SLOW_GETS, Hand
 
 BYTES = {"parts": 2, "page_part_bytes": 32}
+HALVES = {"tenant_share": 0.5, "load_limit_fraction": 1.0, "delays": SLOW_GETS}
 STORE_ON = {"delays": Delays(exists=(1, 1), get=(1, 1), put=(100, 100))}
 
 
@@ -75,6 +76,43 @@ def head_busy(h: Hand) -> None:
 def short_of_staging(h: Hand) -> None:
     two_parked(h)
     h.tick(20)
+
+
+def beside_another(h: Hand, *launched: tuple[int, int]) -> None:
+    """Another tenant is there, and requests for (pages, grown) of families of their own arrive at once."""
+    h.arrive("guest", h.prompt(1, 99), namespace=Namespace("another tenant"))
+    for family, (pages, grown) in enumerate(launched, start=1):
+        h.put(h.prompt(pages, family))
+        h.grow(h.prompt(pages, family), grown)
+        h.arrive(f"r{family}", h.prompt(pages, family))
+
+
+def staging_for_another(h: Hand) -> None:
+    beside_another(h, (12, 0), (12, 0))
+    h.tick(3)
+
+
+def pins_for_another(h: Hand) -> None:
+    beside_another(h, (14, 10), (14, 10))
+    h.tick(2)
+
+
+def lookup_for_another(h: Hand) -> None:
+    beside_another(h, (4, 0), (4, 0))
+    h.tick()
+
+
+def load_for_another(h: Hand) -> None:
+    h.arrive("misses", h.prompt(4, 50))
+    h.tick()
+    beside_another(h, (12, 0))
+    h.tick(10)
+
+
+def backlog_for_another(h: Hand) -> None:
+    beside_another(h)
+    h.store.stall()
+    h.run("a", h.prompt(12))
 
 
 def full_backlog(h: Hand) -> None:
@@ -259,6 +297,19 @@ STORIES: dict[str, Story] = {
     "the store is not worth its wait": (
         {"fetch_gate": "auto", "prefill_tokens_per_tick": 1_000}, closed,
         {("gate_closings",): 1, ("declined_launches", "losing"): 1},
+    ),
+    "staging is kept for another tenant": (
+        HALVES, staging_for_another, {("refused_for_tenants", "staging"): 1, ("tenants",): 2},
+    ),
+    "pins are kept for another tenant": (HALVES, pins_for_another, {("refused_for_tenants", "pin"): 1}),
+    "a lookup is kept for another tenant": (
+        {**HALVES, "query_limit": 2}, lookup_for_another, {("refused_for_tenants", "lookup"): 1},
+    ),
+    "a load is kept for another tenant": (
+        {**HALVES, "load_limit_fraction": 0.5}, load_for_another, {("refused_for_tenants", "load"): 1},
+    ),
+    "the backlog is kept for another tenant": (
+        {**HALVES, "write_backlog_tokens": 16 * 16}, backlog_for_another, {("refused_for_tenants", "backlog"): 1},
     ),
     "an event comes at a wrong time": (SERVICE, refused, {("refused_events",): 1}),
     "a book is wrong": (SERVICE, gone_astray, {("token_gap_tokens",): 5, ("violations",): 1}),

@@ -22,6 +22,7 @@ CONFIGURATIONS = {
     "set": {"load_limit_fraction": 0.31, "write_backlog_tokens": 1000, "chunk_tokens": 100, "pin_fraction": 0.13},
     "bytes": {"components": tuple(LARGE), **BYTES, "prefetch_policy": "wait_complete"},
     "best effort": {"prefetch_policy": "best_effort", "staging_pages": 3, "limits": Limits(tries=9)},
+    "tenants": {"tenant_share": 0.29},
     "ring": {"components": (WINDOW.model_copy(update={"ring": True}),)},
 }
 

@@ -10,12 +10,16 @@ goes first, and of a prefix its end before its head, since the end is of no use 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from stagehold.cache.keys import Chain
 from stagehold.cache.pools import StagingPool
 from stagehold.cache.residency import Shelf
+from stagehold.cache.tenants import Tenancy
+
+Ends = tuple[OrderedDict[bytes, None], OrderedDict[bytes, None]]
+"""Keys of pages with nothing resident behind them, the first to go first: those that pass by, then the others."""
 
 
 @dataclass(slots=True)
@@ -39,8 +43,8 @@ class HostTier:
         self._spare = spare
         self._pages: dict[bytes, _Page] = {}
         self._after: Counter[bytes] = Counter()  # key -> resident pages right behind it
-        # Pages with nothing resident behind them, the first to go first: those that pass by, then the others.
-        self._ends: tuple[OrderedDict[bytes, None], OrderedDict[bytes, None]] = (OrderedDict(), OrderedDict())
+        self._ends: Ends = (OrderedDict(), OrderedDict())
+        self._lanes: dict[bytes, Ends] = {}  # the same of each tenant, in place of it where tenants have quotas
         self._uses = 0
         self.watch: Shelf | None = None  # hears of every page that comes and goes, in checked mode
 
@@ -76,16 +80,22 @@ class HostTier:
             if key in self._pages:
                 self._use(key)
 
+    def _ends_at(self, page: int) -> Ends:
+        """The ends among which this page is one, or would be: a path has one tenant."""
+        tenancy = self._staging.tenancy
+        return self._ends if tenancy is None else self._lanes[tenancy.of(page)]
+
     def _use(self, key: bytes) -> None:
         one = self._pages[key]
+        ends = self._ends_at(one.page)
         self._uses += 1
         one.used = self._uses
         if one.around:
-            self._ends[False].pop(key, None)
+            ends[False].pop(key, None)
             one.around = False
         if not self._after[key]:
-            self._ends[True][key] = None
-            self._ends[True].move_to_end(key)
+            ends[True][key] = None
+            ends[True].move_to_end(key)
 
     def keep(self, keys: Sequence[bytes], pages: Sequence[int], *, read: bool = True, before: bytes = b"") -> None:
         """Take over the caller's references; a page that is resident already, or finds no room, is given back.
@@ -96,6 +106,8 @@ class HostTier:
         if not (self._tier or self._spare):
             self._staging.free(list(pages))
             return
+        tenancy = self._staging.tenancy
+        tenant = tenancy.of(pages[0]) if tenancy is not None and pages else b""
         for key, page in zip(keys, pages, strict=True):
             if key in self._pages:
                 self._staging.free([page])
@@ -105,7 +117,7 @@ class HostTier:
                 self._add(key, _Page(page, before, 0, around=not (read or self._tier)))
             before = key
         if not self._tier:
-            self._shrink()
+            self._shrink(tenant)
 
     def _add(self, key: bytes, one: _Page) -> None:
         if self.watch is not None:
@@ -114,15 +126,20 @@ class HostTier:
         one.used = self._uses
         self._pages[key] = one
         self._after[one.before] += 1
-        for ends in self._ends:
+        tenancy = self._staging.tenancy
+        if tenancy is not None:
+            tenancy.keeps(one.page, self._staging.references(one.page))
+            self._lanes.setdefault(tenancy.of(one.page), (OrderedDict(), OrderedDict()))
+        all_ends = self._ends_at(one.page)
+        for ends in all_ends:
             ends.pop(one.before, None)
         if not self._after[key]:
-            self._ends[not one.around][key] = None
+            all_ends[not one.around][key] = None
 
-    def _shrink(self) -> None:
+    def _shrink(self, tenant: bytes) -> None:
         """Back to the share of what nobody else owns."""
         over = len(self) - int(self._spare * (self._staging.free_count + len(self)))
-        for key in self._cold() if over > 0 else ():
+        for key in self._cold(tenant) if over > 0 else ():
             self._drop(key)
             over -= 1
             if over <= 0:
@@ -133,24 +150,57 @@ class HostTier:
         if self.watch is not None:
             self.watch.dropped(key)
         one = self._pages.pop(key)
-        for ends in self._ends:
+        all_ends = self._ends_at(one.page)
+        for ends in all_ends:
             ends.pop(key, None)
         self._after[one.before] -= 1
         if not self._after[one.before]:
             del self._after[one.before]
             front = self._pages.get(one.before)
             if front is not None:
-                ends = self._ends[not front.around]
+                ends = all_ends[not front.around]
                 ends[one.before] = None
                 ends.move_to_end(one.before, last=front.used > one.used)
+        tenancy = self._staging.tenancy
+        if tenancy is not None:
+            tenancy.lets_go(one.page, self._staging.references(one.page))
+            if not any(all_ends):
+                del self._lanes[tenancy.of(one.page)]
         self._staging.free([one.page])
 
-    def _cold(self) -> Iterator[bytes]:
+    def _cold(self, tenant: bytes) -> Iterator[bytes]:
         """Keys of pages with no owner but the tier, the first to go first; each is dropped before the next is wanted.
 
-        Ends first; what is left then lies in front of a page that is lent.
+        Ends first; what is left then lies in front of a page that is lent. Where tenants have quotas: of those who
+        have more than they are guaranteed, then of the `tenant` itself that needs the room.
         """
-        for ends in self._ends:
+        tenancy = self._staging.tenancy
+        if tenancy is None:
+            yield from self._cold_ends(self._ends)
+            yield from self._alone(lambda _: True)
+            return
+        yield from self._spare_ends(tenancy)
+        if any(tenancy.spare(other) for other in self._lanes):
+            yield from self._alone(lambda page: tenancy.spare(tenancy.of(page)) > 0)
+        if tenant in self._lanes:
+            yield from self._cold_ends(self._lanes[tenant])
+            yield from self._alone(lambda page: tenancy.of(page) == tenant)
+
+    def _spare_ends(self, tenancy: Tenancy) -> Iterator[bytes]:
+        """Ends of all tenants that have pages to spare, as long as they have."""
+        rows = {tenant: self._cold_ends(ends) for tenant, ends in self._lanes.items() if tenancy.spare(tenant)}
+        first = {tenant: next(row, None) for tenant, row in rows.items()}
+        while True:
+            left = [(self._pages[key].around, -self._pages[key].used, tenant, key)
+                    for tenant, key in first.items() if key is not None]  # fmt: skip
+            if not left:
+                return
+            *_, tenant, key = max(left)
+            yield key
+            first[tenant] = next(rows[tenant], None) if tenancy.spare(tenant) else None
+
+    def _cold_ends(self, all_ends: Ends) -> Iterator[bytes]:
+        for ends in all_ends:
             lent = 0
             while len(ends) > lent:
                 key = next(iter(ends))
@@ -159,8 +209,12 @@ class HostTier:
                 else:  # in use just now, so it belongs to the other end
                     ends.move_to_end(key)
                     lent += 1
+
+    def _alone(self, may_go: Callable[[int], bool]) -> Iterator[bytes]:
+        """Wherever they lie, in order of their coming."""
         for key in list(self._pages):
-            if self._staging.references(self._pages[key].page) == 1:
+            page = self._pages[key].page
+            if self._staging.references(page) == 1 and may_go(page):
                 yield key
 
     @property
@@ -168,18 +222,27 @@ class HostTier:
         """Pages that nobody but the tier owns. A page with a second owner is always one that the tier lent."""
         return len(self._pages) - self._staging.shared
 
-    def reclaim(self, n: int) -> None:
-        """Give back the pages that go first until staging has `n` free, or no reclaimable page is left."""
+    def idle(self, keys: Sequence[bytes]) -> int:
+        """How many of the pages of `keys` (all resident) nobody but the tier owns."""
+        return sum(self._staging.references(self._pages[key].page) == 1 for key in keys)
+
+    def reclaim(self, n: int, tenant: bytes = b"") -> None:
+        """Give back the pages that go first until staging has `n` free, or no reclaimable page is left.
+
+        Where tenants have quotas, none but the `tenant` that wants them is left with less than it is guaranteed.
+        """
         if self._staging.free_count >= n:
             return
-        for key in self._cold():
+        for key in self._cold(tenant):
             self._drop(key)
             if self._staging.free_count >= n:
                 return
 
     def keys(self) -> list[bytes]:
         """Keys of the resident pages: the ends, the first to go first, then the others in order of their coming."""
-        return list(dict.fromkeys((*self._ends[False], *self._ends[True], *self._pages)))
+        every = [*self._lanes.values(), self._ends]
+        ends = [key for around in (False, True) for ends in every for key in ends[around]]
+        return list(dict.fromkeys((*ends, *self._pages)))
 
     def pages(self) -> list[int]:
         """The staging pages."""
@@ -190,8 +253,13 @@ class HostTier:
         if self.watch is not None:
             for key in self._pages:
                 self.watch.dropped(key)
+        tenancy = self._staging.tenancy
+        if tenancy is not None:
+            for page in self.pages():
+                tenancy.lets_go(page, self._staging.references(page))
         self._staging.free(self.pages())
         self._pages.clear()
         self._after.clear()
+        self._lanes.clear()
         for ends in self._ends:
             ends.clear()

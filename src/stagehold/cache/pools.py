@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stagehold.cache.errors import CacheRefused, InvariantBroken, SlotRefused
+from stagehold.cache.tenants import Tenancy
 
 _BULK = 48
 """From this many slots on numpy is faster than a loop (measured: they meet between 40 and 60)."""
@@ -159,7 +160,7 @@ def alloc_together(wants: Sequence[tuple[Pool, int]]) -> list[list[int]] | None:
 class StagingPool:
     """Host pages with reference counts: a page is free when its last reference is dropped."""
 
-    __slots__ = ("_free", "_references", "name", "peak", "shared", "size", "tensors")
+    __slots__ = ("_free", "_references", "name", "peak", "shared", "size", "tenancy", "tensors")
 
     def __init__(self, n_pages: int, name: str = "staging") -> None:
         if n_pages < 0:
@@ -168,6 +169,7 @@ class StagingPool:
         self.size = n_pages
         self.peak = 0
         self.shared = 0  # pages with more than one reference
+        self.tenancy: Tenancy | None = None  # whose pages they are, where tenants have quotas
         self.tensors: object = None
         self._free = list(range(n_pages - 1, -1, -1))
         self._references = array("I", bytes(4 * n_pages))
@@ -186,7 +188,7 @@ class StagingPool:
         """How many owners a page has."""
         return self._references[page]
 
-    def alloc(self, n: int) -> list[int] | None:
+    def alloc(self, n: int, tenant: bytes = b"") -> list[int] | None:
         """Hand out `n` pages with one reference each, or None and nothing at all if fewer are free."""
         free = self._free
         if n > len(free) or n < 0:
@@ -197,6 +199,8 @@ class StagingPool:
         del free[-n:]
         for page in out:
             self._references[page] = 1
+        if self.tenancy is not None:
+            self.tenancy.taken(out, tenant)
         self.peak = max(self.peak, self.used)
         return out
 
@@ -211,6 +215,8 @@ class StagingPool:
         before = self._references[page]
         self._references[page] = before + by
         self.shared += (before + by > 1) - (before > 1)
+        if self.tenancy is not None:
+            self.tenancy.changed(page, before, before + by)
 
     def free(self, pages: Sequence[int]) -> None:
         """Drop a reference to each page; refuses all of them if one has none left to drop."""

@@ -74,7 +74,7 @@ class Acts:
             raise Misuse(f"pin({data.handle}): it has a pin; give that back first")
         live = core.matches(data.chain, data.hit_limit)[0]
         pages = live if self._holds.anchor(data, live) is IoCommit.PINNED else 0
-        data.pin = core.live.pin(data.chain, pages)
+        data.pin = core.pin(data.chain, pages, data.namespace)
         core.ledger.take("pin", m.number, data.namespace, pages)
 
     def unpin(self, m: Machine) -> None:
@@ -83,7 +83,7 @@ class Acts:
         if data.pin is None:
             return
         if core.ledger.give("pin", m.number):
-            core.live.unpin(data.pin)
+            core.unpin(data.pin, data.namespace)
         data.pin = None
         core.news += 1
 

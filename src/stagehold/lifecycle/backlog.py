@@ -1,7 +1,8 @@
 """The queued writes, and which of them may begin next: what a tick looks at does not grow with what waits.
 
 Each component has two lanes, small writes and large ones, each in order of arrival; small ones go first, a bounded
-number of times. A write whose parent is queued waits behind it. Owns the order and nothing else: whether a write may
+number of times. Where tenants have quotas each has lanes of its own, and they take turns. A write whose parent is
+queued waits behind it. Owns the order and nothing else: whether a write may
 begin is its own decision, and the first one of a lane that may not ends the lane's turn.
 """
 
@@ -30,7 +31,7 @@ Lane = OrderedDict[int, Machine]
 
 @dataclass(slots=True)
 class Lanes:
-    """The queued writes of one component that wait for no parent."""
+    """The queued writes of one component, or of one tenant's of it, that wait for no parent."""
 
     small: Lane = field(default_factory=OrderedDict)
     large: Lane = field(default_factory=OrderedDict)
@@ -41,7 +42,7 @@ class Lanes:
 class Backlog:
     """All queued writes. `looked` counts how many were handed out, for those who measure."""
 
-    _lanes: dict[str, Lanes] = field(default_factory=dict)
+    _lanes: dict[tuple[str, bytes], Lanes] = field(default_factory=dict)
     _bringing: dict[bytes, Machine] = field(default_factory=dict)  # page key -> queued write of its page
     _behind: dict[int, Lane] = field(default_factory=dict)  # number of a queued write -> those that wait behind it
     _place: dict[int, Lane] = field(default_factory=dict)  # number of a queued write -> where it stands
@@ -68,7 +69,7 @@ class Backlog:
         self._rota[w.number] = w
 
     def _join(self, w: Machine) -> None:
-        lanes = self._lanes.setdefault(w.data.component, Lanes())
+        lanes = self._lanes.setdefault((w.data.component, w.data.lane), Lanes())
         self._stand(w, lanes.small if w.data.small else lanes.large)
 
     def _stand(self, w: Machine, lane: Lane) -> None:
@@ -98,23 +99,37 @@ class Backlog:
     def turn(self) -> Iterator[Machine]:
         """Writes to be tried, one at a time: each is tried before the next is asked for."""
         self.unfinished = False
-        for lanes in list(self._lanes.values()):
-            yield from self._turn(lanes)
+        for component in dict.fromkeys(name for name, _ in list(self._lanes)):
+            yield from self._turn(self._in_turn(component))
 
-    def _turn(self, lanes: Lanes) -> Iterator[Machine]:
-        """Small before large, unless the first large one was passed too often: then all wait for it."""
-        blocked: list[Lane] = []
+    def _in_turn(self, component: str) -> list[Lanes]:
+        """The lanes of a component; of several another one begins each time, and empty ones are forgotten."""
+        keys = [key for key in self._lanes if key[0] == component]
+        if len(keys) > 1:
+            self._lanes[keys[0]] = self._lanes.pop(keys[0])
+            for key in keys:
+                if not (self._lanes[key].small or self._lanes[key].large):
+                    del self._lanes[key]
+        return [lanes for key, lanes in self._lanes.items() if key[0] == component]
+
+    def _turn(self, whose: list[Lanes]) -> Iterator[Machine]:
+        """One of each in turn. Small before large, unless the first large one was passed too often: then all wait."""
+        going: list[tuple[Lanes, list[Lane]]] = [(lanes, []) for lanes in whose]
         for _ in range(STARTS_A_TICK):
-            found = self._next(lanes, blocked)
+            found = None
+            while going and (found := self._next(*going[0])) is None:
+                del going[0]
             if found is None:
                 return
             lane, w = found
+            lanes, blocked = going[0]
             self.looked += 1
             yield w
             if w.number in lane:
                 blocked.append(lane)
             else:
                 self._count(lanes, lane, w)
+            going.append(going.pop(0))
         self.unfinished = True
 
     def _next(self, lanes: Lanes, blocked: list[Lane]) -> tuple[Lane, Machine] | None:

@@ -6,11 +6,13 @@ every owner again costs what there is, and is for strict engines, tests and sear
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from stagehold.cache.errors import InvariantBroken
 from stagehold.cache.residency import IN_HOST, ON_DEVICE
+from stagehold.cache.tenants import Share
 from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.facts import Capacity
 from stagehold.lifecycle.stocks import Stock
@@ -33,7 +35,8 @@ class Violation:
 
 def check(core: Core) -> list[Violation]:
     """All violations at the end of a tick, everything counted again."""
-    return [*_owners(core), *_pools(core), *_claims(core), *_spans(core), *_limits(core), *_tokens(core), *_sums(core)]
+    counted = [_owners, _pools, _claims, _spans, _limits, _tokens, _tenants, _sums]
+    return [violation for book in counted for violation in book(core)]
 
 
 def check_sums(core: Core) -> list[Violation]:
@@ -58,6 +61,10 @@ def _sums(core: Core) -> Iterator[Violation]:
         yield Violation("staging", f"{core.staging.used} pages are out, {owned} have an owner")
     if core.tree.pinned > core.config.pin_cap:
         yield Violation("pins", f"{core.tree.pinned} pages are pinned, the cap is {core.config.pin_cap}")
+    for name, share in core.quotas.bounds:
+        if share.beyond > share.overdue:
+            what = f"{share.total} of {share.size} {name} are in use, and tenants lack {share.lack} of what they are "
+            yield Violation("quotas", f"{what}guaranteed; only {share.overdue} had been given away before they came")
     if core.uneven > 1 and not core.quarantined:  # where the records differ, too, the next exchange would have told
         yield Violation("ranks", f"left on the poorest rank {_left(core.least)}, on the richest {_left(core.most)}")
 
@@ -200,6 +207,48 @@ def _limits(core: Core) -> Iterator[Violation]:
     for w in core.writes.values():
         if w.tries > limits.tries:
             yield Violation("limits", f"write {w.number}: {w.tries} tries")
+
+
+def _tenants(core: Core) -> Iterator[Violation]:
+    """What each tenant has, counted again where tenants have quotas."""
+    quotas = core.quotas
+    if not quotas.on:
+        return
+    for m in (*core.requests.values(), *core.holds.values(), *core.writes.values()):
+        if m.data.namespace not in quotas.tenants:
+            yield Violation("quotas", f"machine {m.number} is alive, and its namespace is no tenant")
+    found: list[tuple[str, Share, dict[bytes, int]]] = [
+        ("lookups", quotas.lookups, _entered(core, "query")),
+        ("backlog", quotas.backlog, _entered(core, "backlog")),
+        ("loads", quotas.loads, _summed((h.data.namespace, h.data.last - h.data.start) for h in core.holds.values())),
+    ]
+    for stock in core.stocks:
+        writes = [w.data for w in core.writes.values() if w.data.component == stock.name]
+        found.append(("writes", quotas.writes[stock.index], _summed((w.namespace, len(w.staging)) for w in writes)))
+        pages = {page: w.namespace for w in writes for page in w.staging}
+        for h in core.holds.values():
+            mine = h.data if stock is core.stocks.spine else h.data.parts.get(stock.name)
+            pages |= dict.fromkeys(mine.staging if mine is not None else (), h.data.namespace)
+        found.append(("staging", quotas.staging[stock.index], _summed((whose, 1) for whose in pages.values())))
+    for name, share, counted in found:
+        if share.used != counted:
+            yield Violation("quotas", f"{name}: tenants have {counted}, {share.used} is counted")
+    if quotas.pins.total != core.tree.pinned:
+        yield Violation("quotas", f"{core.tree.pinned} pages are pinned, {quotas.pins.total} of them for tenants")
+
+
+def _entered(core: Core, resource: str) -> dict[bytes, int]:
+    return _summed(
+        (entry.namespace, entry.units) for (name, _), entry in core.ledger.entries.items() if name == resource
+    )
+
+
+def _summed(units: Iterable[tuple[bytes, int]]) -> dict[bytes, int]:
+    """By tenant, without those that have none."""
+    found: Counter[bytes] = Counter()
+    for whose, count in units:
+        found[whose] += count
+    return {whose: count for whose, count in found.items() if count}
 
 
 def _tokens(core: Core) -> Iterator[Violation]:

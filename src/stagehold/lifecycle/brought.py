@@ -7,7 +7,7 @@ end. Keys, names and buffers stand in one order: the tree's pages first, then th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from stagehold.cache.components.base import Span
 from stagehold.cache.stores.protocol import Buffer
@@ -44,25 +44,43 @@ def is_local(stocks: Stocks, hold: HoldData, live: int) -> bool:
     return all(stocks.by_name[name].hosts(hold.chain, one.first, hold.last) for name, one in hold.parts.items())
 
 
-def fits(core: Core, hold: HoldData, pages: int, kept: HoldData | None) -> bool:
-    """Whether staging has room for `pages` and all that gates a match, besides what is `kept` for another hold."""
-    free = core.staging_free() - (kept.last - kept.start if kept is not None else 0)
-    if pages > free:
-        return False
-    for stock in (core.stocks.by_name[part.name] for part in core.stocks.gates if part.name in hold.parts):
-        room = core.staging_free_of(stock)
-        if kept is not None and stock.name in kept.parts:
-            room -= units(core.stocks, kept, stock.name)
-        if units(core.stocks, hold, stock.name) > room:
+def fits(core: Core, hold: HoldData, pages: int, elders: Sequence[HoldData] = ()) -> bool:
+    """Whether staging has room for `pages` and all that gates a match, besides what is kept for the `elders`.
+
+    What a tenant is guaranteed is not kept for the elders of others.
+    """
+    spine = core.stocks.spine
+    gates = [core.stocks.by_name[part.name] for part in core.stocks.gates if part.name in hold.parts]
+    for stock in (spine, *gates):
+        need = pages if stock is spine else units(core.stocks, hold, stock.name)
+        covered = core.quotas.on and core.quotas.staging[stock.index].covers(hold.namespace, need)
+        kept = sum(_kept(core.stocks, one, stock) for one in elders if one.namespace == hold.namespace or not covered)
+        if need > core.staging_room(stock, hold.namespace) - kept:
             return False
     return True
+
+
+def _kept(stocks: Stocks, elder: HoldData, stock: Stock) -> int:
+    if stock is stocks.spine:
+        return elder.last - elder.start
+    return units(stocks, elder, stock.name) if stock.name in elder.parts else 0
+
+
+def fits_held(core: Core, hold: HoldData, live: int) -> bool:
+    """Whether its tenant may hold all of it, which the host tiers have: pages that are held cannot be taken back."""
+    if not core.quotas.on:
+        return True
+    spine = core.stocks.spine
+    wanted = [(spine, spine.keys(hold.chain, live, hold.last))]
+    wanted += [(stock, keys) for stock, _, keys in parts(core.stocks, hold)]
+    return all(stock.host.idle(keys) <= core.staging_room(stock, hold.namespace) for stock, keys in wanted)
 
 
 def salvage(core: Core, hold: HoldData) -> None:
     """What gates no match is left out where there is no staging for it: the hold is declared without it."""
     for name in list(hold.parts):
         stock, part = core.stocks.by_name[name], core.stocks.part(name)
-        if not part.gates and units(core.stocks, hold, name) > core.staging_free_of(stock):
+        if not part.gates and units(core.stocks, hold, name) > core.staging_room(stock, hold.namespace):
             del hold.parts[name]
 
 
@@ -78,12 +96,12 @@ def take(core: Core, hold: HoldData, live: int, middle: int) -> tuple[list[bytes
     """Staging for all: pages [live, middle) lent by host memory, the rest new; object names and buffers of the rest."""
     spine = core.stocks.spine
     hold.staging = core.host.borrow(core.keys(hold.chain, live, middle))
-    fresh = core.allocate_staging(spine, max(0, hold.last - middle))
+    fresh = core.allocate_staging(spine, hold.namespace, max(0, hold.last - middle))
     hold.staging += fresh
     names = spine.names(core.keys(hold.chain, middle, hold.last), core.at)
     buffers = core.buffers(spine, fresh)
     for stock, one, keys in parts(core.stocks, hold):
-        one.staging = core.allocate_staging(stock, len(keys))
+        one.staging = core.allocate_staging(stock, hold.namespace, len(keys))
         names += stock.names(keys, core.at)
         buffers += core.buffers(stock, one.staging)
     return names, buffers

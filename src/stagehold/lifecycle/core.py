@@ -80,6 +80,8 @@ class Core(Rooms):
             config.belief_capacity, keep_ticks=limits.belief_limit, absent_ticks=limits.absence_limit
         )
         self.ledger = Ledger()
+        if self.quotas.on:
+            self.ledger.shares = {"query": self.quotas.lookups, "backlog": self.quotas.backlog}
         self.clock = Clock()
         self.pacing = Clock()  # the clock of retries alone: it stands still in a tick that advances none
         self.operations = Operations(config.operation_window)
@@ -125,10 +127,21 @@ class Core(Rooms):
             if number in self.requests:
                 self.requests[number].data.barred = True
 
-    @property
-    def load_full(self) -> bool:
-        """Whether holds want or own as much of staging as they may be launched for."""
-        return self.hold_pages >= self.config.load_limit_pages
+    def count_span(self, namespace: bytes, pages: int) -> None:
+        """A hold of the tenant wants or owns so many pages more, or fewer."""
+        self.hold_pages += pages
+        self.quotas.count(self.quotas.loads, namespace, pages)
+
+    def is_load_full(self, namespace: bytes) -> bool:
+        """Whether holds want or own as much of staging as another one of the tenant may be launched for."""
+        loads = self.quotas.loads
+        if self.quotas.on and loads.covers(namespace, 1):
+            return False
+        return self.hold_pages + loads.for_others(namespace) >= self.config.load_limit_pages
+
+    def span_limit(self, namespace: bytes) -> int:
+        """Pages of the longest span that staging can ever give a hold of the tenant, the others being what they are."""
+        return self.quotas.staging[0].most(namespace)
 
     # The component that carries the tree
 

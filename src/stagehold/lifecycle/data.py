@@ -175,6 +175,7 @@ class WriteData:
     component: str = SPINE
     parent: bytes = b""  # key of the page before it, where that has to be stored first
     small: bool = False
+    lane: bytes = b""  # the tenant that it takes turns for, where tenants have quotas
     since: int = 0  # tick in which it was admitted
     staging: list[int] = field(default_factory=list)
     span: Any = None

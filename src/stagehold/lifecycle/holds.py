@@ -41,7 +41,7 @@ class HoldRules:
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        self.elder: Machine | None = None  # the hold that staging is kept for, once it was passed too often
+        self.elders: list[Machine] = []  # holds that staging is kept for, once they were passed too often
 
     # Decisions
 
@@ -67,7 +67,7 @@ class HoldRules:
         if anchor is IoCommit.PIN_FULL:
             return anchor
         if local:
-            return IoCommit.LOCAL
+            return IoCommit.LOCAL if brought.fits_held(core, data, look.live) else IoCommit.NO_STAGING
         return anchor if self._has_staging(h, data.last - look.live) else IoCommit.NO_STAGING
 
     def _is_oversize(self, data: HoldData) -> bool:
@@ -79,21 +79,40 @@ class HoldRules:
         core = self.core
         if live == 0:
             return IoCommit.NO_ANCHOR
-        if live > core.config.pin_cap:
+        pins = core.quotas.pins
+        if live > pins.most(data.namespace):
             return IoCommit.TOO_LARGE_TO_PIN
-        pinned = core.tree.pinned + core.short.pins
+        pinned = core.tree.pinned + core.short.pins + pins.for_others(data.namespace)
         over_cap = pinned + core.live.pin_cost(data.chain, live) > core.config.pin_cap
         if over_cap or core.live.protect_cost(data.chain, live) > core.room():
             return IoCommit.PIN_FULL
         return IoCommit.PINNED
 
     def _has_staging(self, h: Machine, pages: int) -> bool:
-        """Room for `pages` and all that gates a match, beside what is kept for an older hold that was passed too often.
+        """Room for `pages` and all that gates a match, beside what is kept for older holds that were passed too often.
 
         What gates nothing may be left out.
         """
-        kept = self.elder.data if self.elder is not None and self.elder is not h else None
-        return brought.fits(self.core, h.data, pages, kept)
+        return brought.fits(self.core, h.data, pages, [elder.data for elder in self.elders if elder is not h])
+
+    def keep_for(self, h: Machine) -> None:
+        """The hold was passed too often: what it needs is kept for it, unless it is for an older one of its tenant."""
+        quotas = self.core.quotas
+        if not any(elder.data.namespace == h.data.namespace or not quotas.on for elder in self.elders):
+            self.elders.append(h)
+
+    def put_off(self, h: Machine, outcome: IoCommit) -> None:
+        """A parked hold was tried; counted where it has to wait, and where that is for other tenants."""
+        core, data = self.core, h.data
+        core.happened.parked(outcome, (data.last - data.start) * core.config.page_size)
+        if not core.quotas.on:
+            return
+        if outcome is IoCommit.NO_STAGING:
+            core.quotas.refuse("staging", fits_alone=data.last - data.start <= core.staging_free())
+        if outcome is IoCommit.PIN_FULL:
+            live = core.live.full_match(data.chain, data.last)
+            fits = core.tree.pinned + core.live.pin_cost(data.chain, live) <= core.config.pin_cap
+            core.quotas.refuse("pin", fits_alone=fits and core.live.protect_cost(data.chain, live) <= core.room())
 
     def _is_head_busy(self, h: Machine, live: int) -> bool:
         """Whether a shorter span over the same head is parked, fetching, ready or planned."""
@@ -162,7 +181,7 @@ class HoldRules:
         """Pin the anchor (perhaps with an empty receipt) and trim the span to what lies behind it."""
         core, data = self.core, h.data
         pinned = look.live if self.anchor(data, look.live) is IoCommit.PINNED else 0
-        data.pin = core.live.pin(data.chain, pinned)
+        data.pin = core.pin(data.chain, pinned, data.namespace)
         core.live.touch(data.chain, look.live if look.resident is None else look.resident)
         core.ledger.take("pin", h.number, data.namespace, pinned)
         data.base = min(look.live, data.last)
@@ -173,7 +192,7 @@ class HoldRules:
         core, data = self.core, h.data
         tokens = (data.last - data.start - (last - start)) * core.config.page_size
         core.close_span(h.number)
-        core.hold_pages -= data.last - data.start - (last - start)
+        core.count_span(data.namespace, last - start - (data.last - data.start))
         data.start, data.last, data.key = start, last, data.chain.page_key(last - 1)
         # Where another hold of this span can be joined already, this one cannot.
         core.spans.setdefault((data.key, start, last), h.number)
@@ -236,7 +255,7 @@ class HoldRules:
         core.ledger.change("staging", h.number, good)
         core.ledger.take("staging", drain.number, data.namespace, len(tail.staging))
         core.ledger.take("io", drain.number, data.namespace)
-        core.hold_pages += data.last - middle
+        core.count_span(data.namespace, data.last - middle)
         del data.staging[good:]
         self._let_drain(drain)
         return self._reshape(h, data.start, middle, Loss.CUT)
@@ -312,7 +331,7 @@ class HoldRules:
 
     def _unpin(self, h: Machine) -> None:
         if self.core.ledger.give("pin", h.number):
-            self.core.live.unpin(h.data.pin)
+            self.core.unpin(h.data.pin, h.data.namespace)
         h.data.pin = None
         self.core.news += 1
 
@@ -320,7 +339,7 @@ class HoldRules:
         """The hold is over: its staging goes back, its span is free for another."""
         core, data = self.core, h.data
         core.close_span(h.number)
-        core.hold_pages -= data.last - data.start
+        core.count_span(data.namespace, data.start - data.last)
         core.clock.disarm(h)
         if data.units and core.ledger.give("staging", h.number):
             keep = h.state in (HoldState.READY, HoldState.PLANNED, HoldState.LOADING)

@@ -96,9 +96,11 @@ class LaunchRules:
             return Decline.LOSING
         if self.core.beliefs.is_absent(data.chain.page_key(first)):
             return Decline.ABSENT
-        if self.core.ledger.totals["query"] >= self.core.config.query_limit:
+        core = self.core
+        lookups = core.ledger.totals["query"] + core.quotas.lookups.for_others(data.namespace)
+        if lookups >= core.config.query_limit:
             return Decline.QUERY_RATE
-        return Decline.LOAD_LIMIT if self.core.load_full else None
+        return Decline.LOAD_LIMIT if core.is_load_full(data.namespace) else None
 
     # Effects: asking and claiming
 
@@ -117,7 +119,8 @@ class LaunchRules:
         data.consulted = True
         core.gate.asks(data.handle, m.number)
         stocks = core.stocks
-        last = min(data.hit_limit, start + core.config.staging_pages) if stocks.gates else data.chain.n_pages
+        longest = core.span_limit(data.namespace)
+        last = min(data.hit_limit, start + longest) if stocks.gates else data.chain.n_pages
         data.asked_to = last
         names: list[bytes] = []
         for name in (stocks.spine.name, *(part.name for part in stocks.gates)):
@@ -176,7 +179,7 @@ class LaunchRules:
         """A claim on the one hold of pages [start, last), shortened to what staging can ever give."""
         core, data = self.core, m.data
         if not core.stocks.gates:
-            last = min(last, start + core.config.staging_pages)
+            last = min(last, start + core.span_limit(data.namespace))
         number = core.spans.get((data.chain.page_key(last - 1), start, last))
         hold = self._open_hold(data, start, last) if number is None else core.holds[number]
         hold.data.claims.append(m.number)
@@ -194,7 +197,7 @@ class LaunchRules:
         hold: Machine = core.steps.hold.birth(payload, SpanKey(data.namespace, key, start, last))
         core.holds[hold.number] = hold
         core.spans[(key, start, last)] = hold.number
-        core.hold_pages += last - start
+        core.count_span(data.namespace, last - start)
         core.news += 1
         return hold
 
@@ -244,6 +247,10 @@ class LaunchRules:
         self.retries.leave_retry(m)
         start = core.live.joint_match(data.chain, data.hit_limit)
         reason = self.declined(data, start)
+        if reason is Decline.QUERY_RATE:
+            core.quotas.refuse("lookup", fits_alone=core.ledger.totals["query"] < core.config.query_limit)
+        if reason is Decline.LOAD_LIMIT:
+            core.quotas.refuse("load", fits_alone=core.hold_pages < core.config.load_limit_pages)
         assert reason is not None
         if reason is Decline.ABSENT:
             data.asked_from = data.missing = start

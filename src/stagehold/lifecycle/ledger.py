@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from stagehold.cache.tenants import Share
 from stagehold.lifecycle.errors import InvariantBroken
 from stagehold.specs.outcomes import Loss
 
@@ -37,6 +38,7 @@ class Ledger:
 
     entries: dict[tuple[str, int], Entry] = field(default_factory=dict)
     totals: Counter[str] = field(default_factory=Counter)
+    shares: dict[str, Share] = field(default_factory=dict)  # of the resources that tenants have quotas of
     queried: int = 0
     spliced: int = 0
     open: int = 0
@@ -51,7 +53,12 @@ class Ledger:
         if had is not None:
             self._breach(owner, f"machine {owner} takes {resource} while it owns {had}")
         self.entries[key] = Entry(namespace, units + (had or 0))
+        self._count(resource, namespace, units)
+
+    def _count(self, resource: str, namespace: bytes, units: int) -> None:
         self.totals[resource] += units
+        if resource in self.shares:
+            self.shares[resource].add(namespace, units)
 
     def give(self, resource: str, owner: int) -> bool:
         """Strike out what machine `owner` has of `resource`. False, and a breach, where it has none.
@@ -63,7 +70,7 @@ class Ledger:
         if entry is None:
             self._breach(owner, f"machine {owner} gives back {resource}, which it does not own")
             return False
-        self.totals[resource] -= entry.units
+        self._count(resource, entry.namespace, -entry.units)
         return True
 
     def change(self, resource: str, owner: int, units: int) -> None:
@@ -72,7 +79,7 @@ class Ledger:
         if entry is None:
             self._breach(owner, f"machine {owner} changes {resource}, which it does not own, to {units}")
             return
-        self.totals[resource] += units - entry.units
+        self._count(resource, entry.namespace, units - entry.units)
         self.entries[(resource, owner)] = Entry(entry.namespace, units)
 
     def _breach(self, owner: int, what: str) -> None:

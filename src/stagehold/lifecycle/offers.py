@@ -135,7 +135,7 @@ class Offers:
 
         From the last slot on, since an offer of a page brings those before it.
         """
-        core, held = self.core, self.core.held_back.pages
+        core, held, full = self.core, self.core.held_back.pages, False
         for slot in reversed(slots):
             if slot not in held:
                 continue
@@ -144,7 +144,11 @@ class Offers:
                 del held[slot]
                 continue
             first = self._uncovered_from(chain, page + 1)
-            room = core.config.backlog_pages - core.ledger.totals["backlog"]
+            taken = core.ledger.totals["backlog"] + core.quotas.backlog.for_others(namespace)
+            room = core.config.backlog_pages - taken
+            if room <= 0 and core.quotas.on:
+                full = True  # for this tenant
+                continue
             if room <= 0:
                 return False
             last = min(page + 1, first + room)
@@ -155,7 +159,7 @@ class Offers:
                     held.pop(offered, None)
             if slot in held:
                 return False
-        return True
+        return not full
 
     # What
 
@@ -193,7 +197,7 @@ class Offers:
 
     def _offer_runs(self, stock: Stock, chain: Chain, namespace: bytes, span: Span, *, only_new: bool = False) -> None:
         """The pages that are not on their way, in pieces that staging can give; or all, to be told why not."""
-        size = stock.piece
+        size = self.core.quotas.piece(stock)
         pieces = [Span(a, min(run.end, a + size)) for run in self._runs(stock, chain, span)
                   for a in range(run.start, run.end, size)]  # fmt: skip
         for piece in pieces or ([] if only_new else [span]):
@@ -216,6 +220,7 @@ class Offers:
         core = self.core
         self._made += 1
         stock = core.stocks.by_name[data.component]
+        data.lane = data.namespace if core.quotas.on else b""
         data.small = data.pages * SMALL_SHARE <= stock.piece
         if stock is core.stocks.spine and data.first:
             data.parent = data.chain.page_key(data.first - 1)
@@ -224,7 +229,10 @@ class Offers:
         if write.state is WriteState.QUEUED:
             core.writes[write.number] = write
         elif outcome is Offer.FULL:
-            self._shout(data)
+            fits_alone = core.ledger.totals["backlog"] + data.pages <= core.config.backlog_pages
+            core.quotas.refuse("backlog", fits_alone=fits_alone)
+            if not fits_alone:
+                self._shout(data)
         return write
 
     def _shout(self, data: WriteData) -> None:

@@ -22,6 +22,7 @@ from stagehold.lifecycle.data import RequestData
 from stagehold.lifecycle.errors import InvariantBroken
 from stagehold.lifecycle.facts import Capacity
 from stagehold.lifecycle.live import LiveView
+from stagehold.lifecycle.quotas import Quotas
 from stagehold.lifecycle.stocks import Stock, Stocks
 from stagehold.specs.config import EngineConfig
 from stagehold.specs.outcomes import HostMode
@@ -33,6 +34,7 @@ class Rooms:
     def __init__(self, config: EngineConfig, order: EvictionOrder | None = None, *, checked: bool = False) -> None:
         self.config = config
         self.stocks = Stocks(config, build(config.components, config.page_size))
+        self.quotas = Quotas(config, self.stocks)
         self.device, self.staging = self.stocks.spine.device, self.stocks.spine.staging
         self.host = self.stocks.spine.host
         pools = {stock.name: stock.device for stock in self.stocks}
@@ -120,7 +122,24 @@ class Rooms:
         """The same for any component."""
         return stock.staging_free() - self.short.of(stock.index)[0]
 
+    def staging_room(self, stock: Stock, namespace: bytes) -> int:
+        """Those of them that one tenant may have: all but what the others still lack of what they are guaranteed."""
+        return self.staging_free_of(stock) - self.quotas.staging[stock.index].for_others(namespace)
+
     # Protection
+
+    def pin(self, chain: Chain, pages: int, namespace: bytes) -> Receipt:
+        """Pin a live prefix; the tenant is charged for what no other pin is charged for."""
+        before = self.tree.pinned
+        receipt = self.live.pin(chain, pages)
+        self.quotas.count(self.quotas.pins, namespace, self.tree.pinned - before)
+        return receipt
+
+    def unpin(self, receipt: Receipt, namespace: bytes) -> None:
+        """Give a pin back."""
+        before = self.tree.pinned
+        self.live.unpin(receipt)
+        self.quotas.count(self.quotas.pins, namespace, self.tree.pinned - before)
 
     def protectable(self, chain: Chain, pages: int) -> bool:
         """Whether the live prefix could be locked without touching what others were promised."""
@@ -199,10 +218,10 @@ class Rooms:
 
     # Staging pages
 
-    def allocate_staging(self, stock: Stock, pages: int) -> list[int]:
-        """`pages` staging pages; the caller has looked at `staging_free_of`."""
-        stock.host.reclaim(pages)
-        taken = stock.staging.alloc(pages)
+    def allocate_staging(self, stock: Stock, namespace: bytes, pages: int) -> list[int]:
+        """`pages` staging pages for a tenant; the caller has looked at `staging_room`."""
+        stock.host.reclaim(pages, namespace)
+        taken = stock.staging.alloc(pages, namespace)
         if taken is None:
             free = stock.staging.free_count
             raise InvariantBroken(f"{pages} pages of {stock.staging.name} were promised, {free} are free")

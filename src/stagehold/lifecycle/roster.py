@@ -37,6 +37,7 @@ class Roster:
         data = RequestData(handle, chain, namespace, chain.n_tokens, max_new_tokens, hit_limit)
         m: Machine = core.steps.request.birth(data, HandleKey(rid, attempt, namespace))
         core.requests[m.number] = self.alive[rid] = m
+        core.quotas.arrived(namespace, core.clock.tick)
         if core.config.tier:
             parts.phases.arrivals.append(m)
         return handle
@@ -48,6 +49,7 @@ class Roster:
         core.settle()
         core.clock.disarm(m)
         del core.requests[m.number]
+        core.quotas.left(m.data.namespace)
         handle: Handle = m.data.handle
         del self.alive[handle.rid]
         self.past[handle.rid] = handle.attempt

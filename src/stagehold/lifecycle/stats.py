@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.happened import PUT_OFF, Admitted, Amount
 from stagehold.lifecycle.occupancy import Occupancy
+from stagehold.lifecycle.quotas import RESOURCES
 from stagehold.lifecycle.stocks import PoolUse
 from stagehold.lifecycle.writes import HEAD_SHIFT, PART_SHIFT
 from stagehold.machines import MACHINES, RECORD, Birth, Block, Sink, rows_of
@@ -49,6 +50,8 @@ class Stats:
     `states` has the instances in each `machine.state` now, `state_ticks` the ticks that all instances together have
     spent there. `put_off` are tokens of commits and of parked spans, counted each time, by what they waited for.
     `thrown` is what was read and of no use, by reason; what host memory keeps of that may be of use to others later.
+    `tenants` are the namespaces that share what there is (0 without `tenant_share`); `refused_for_tenants` counts, by
+    resource, what one was refused since it is kept for others.
     `gate_closings` counts how often waiting for the store was found to cost more than computing.
     `wrong_beliefs` are pages believed stored that did not come back. `token_gap` is 0 unless the token book is broken.
     """
@@ -96,6 +99,8 @@ class Stats:
     wrong_beliefs: int
     breaker_rest: int
     gate_closings: int
+    tenants: int
+    refused_for_tenants: dict[str, int]
     token_gap: int
 
     def count(self, counter: str) -> Count:
@@ -231,6 +236,8 @@ class Tally:
             wrong_beliefs=core.beliefs.wrong,
             breaker_rest=core.breaker.data.rest,
             gate_closings=core.gate.closings,
+            tenants=len(core.quotas.tenants),
+            refused_for_tenants={what: core.quotas.refused[what] for what in RESOURCES},
             token_gap=ledger.token_gap,
         )
 

@@ -64,6 +64,7 @@ class Tick:
         self.arrivals: deque[Machine] = deque()  # requests that have not been launched yet, in order of arrival
         self._mute: set[str] = set()  # names of the stores whose last poll raised
         self._had = Capacity(0, 0, 0)  # what this rank had left at the last poll
+        self._waiting: dict[bytes, deque[Machine]] = {}  # of those, by tenant, what waits until it may load more
         self._looked_at = -1  # what `Core.news` was when parked holds and queued writes were last looked at
 
     # Polling
@@ -240,6 +241,8 @@ class Tick:
 
     def issue(self) -> None:
         """Launches in order of arrival, then IO commits oldest first, then writes."""
+        if self.core.quotas.turn(self.core.clock.tick):
+            self.core.news += 1
         self._launch()
         self.offers.leaving()
         if self.core.news != self._looked_at:
@@ -250,27 +253,48 @@ class Tick:
 
     def _launch(self) -> None:
         """The head of the queue first; what lies behind a full staging is launched when there is room again."""
+        if self.core.link.state is AttachmentState.ATTACHING:
+            return
+        for tenant, queue in list(self._waiting.items()):
+            self._launch_from(queue)
+            if not queue:
+                del self._waiting[tenant]
+        while self._launch_from(self.arrivals) and self.core.quotas.on:
+            m = self.arrivals.popleft()  # its tenant may load no more; others may
+            self._waiting.setdefault(m.data.namespace, deque()).append(m)
+
+    def _launch_from(self, queue: deque[Machine]) -> bool:
+        """Launch the queue's requests up to one that has to wait; whether there is one."""
         core = self.core
-        while self.arrivals and core.link.state is not AttachmentState.ATTACHING:
-            m = self.arrivals[0]
+        while queue:
+            m = queue[0]
             if m.state is RequestState.QUEUED:
-                if core.serves and core.load_full:
-                    return
+                if core.serves and (core.is_load_full(m.data.namespace) or self._is_behind(m, queue)):
+                    return True
                 core.steps.request.issue(m)
                 core.settle()
-            self.arrivals.popleft()
+            queue.popleft()
+        return False
+
+    def _is_behind(self, m: Machine, queue: deque[Machine]) -> bool:
+        """Whether others of its tenant have waited longer."""
+        return queue is self.arrivals and m.data.namespace in self._waiting
+
+    def queued(self) -> list[Machine]:
+        """Requests that have not been launched yet, those that were put off first."""
+        return [*(m for queue in self._waiting.values() for m in queue), *self.arrivals]
 
     def _commit_io(self) -> None:
         """Parked holds, oldest first; a smaller one may pass a larger one, a bounded number of times."""
         core = self.core
         short: list[Machine] = []
-        self.holds.elder = None
+        self.holds.elders = []
         for h in [h for h in core.holds.values() if h.state is HoldState.PARKED]:
             outcome = self._commit_one(h)
             if outcome is IoCommit.NO_STAGING:
                 short.append(h)
-                if self.holds.elder is None and h.data.passed >= PASSES_BEFORE_ELDERS_FIRST:
-                    self.holds.elder = h
+                if h.data.passed >= PASSES_BEFORE_ELDERS_FIRST:
+                    self.holds.keep_for(h)
             elif outcome in TOOK_STAGING:
                 for elder in short:
                     elder.data.passed += 1
@@ -281,7 +305,7 @@ class Tick:
             return None
         outcome = self.core.steps.hold.io_commit(h, self.holds.look(h))
         self.core.settle()
-        self.core.happened.parked(IoCommit(outcome), (h.data.last - h.data.start) * self.core.config.page_size)
+        self.holds.put_off(h, IoCommit(outcome))
         return IoCommit(outcome)
 
     def _start_writes(self) -> None:

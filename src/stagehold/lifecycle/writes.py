@@ -61,7 +61,8 @@ class WriteRules:
             return Offer.BELIEVED if core.has_arrived(stock, data.keys[-1]) else Offer.IN_FLIGHT
         if not self._is_covered(data):
             return Offer.UNCOVERED
-        if core.ledger.totals["backlog"] + data.pages > core.config.backlog_pages:
+        others = core.quotas.backlog.for_others(data.namespace)
+        if core.ledger.totals["backlog"] + data.pages + others > core.config.backlog_pages:
             return Offer.FULL
         return Offer.QUEUE if data.pages <= stock.write_share else Offer.NEVER_FITS
 
@@ -79,7 +80,7 @@ class WriteRules:
         if core.store_open or not core.serves or data.not_before > core.clock.tick:
             return Start.BLOCKED
         if hosted:
-            return Start.HOSTED
+            return Start.HOSTED if self._may_be_lent(data) else Start.BLOCKED
         # What would be copied is what is still live: the tail of the intent may have been evicted.
         return Start.COPY if self._has_room(data, live) else Start.BLOCKED
 
@@ -90,7 +91,9 @@ class WriteRules:
 
     def _has_room(self, data: WriteData, live: int) -> bool:
         core, stock = self.core, self._stock(data)
-        if stock.written + data.pages > self._allowance(stock) or data.pages > core.staging_free_of(stock):
+        if not core.quotas.may_write(stock, data.namespace, data.pages, self._allowance(stock)):
+            return False
+        if data.pages > core.staging_room(stock, data.namespace):
             return False
         if core.live.protect_cost(data.chain, live) > core.room():
             return False
@@ -105,6 +108,11 @@ class WriteRules:
     def _is_hosted(self, data: WriteData) -> bool:
         """Whether there are bytes in host memory that a store could be given."""
         return self.core.attached and self._stock(data).hosts(data.chain, data.first, data.last)
+
+    def _may_be_lent(self, data: WriteData) -> bool:
+        """Whether its tenant may hold what host memory has of it: what a put holds cannot be taken back."""
+        core, stock = self.core, self._stock(data)
+        return not core.quotas.on or stock.host.idle(data.keys) <= core.staging_room(stock, data.namespace)
 
     def copied(self, w: Machine, _arg: Any) -> Copied:
         """Has anybody told us to stop meanwhile, and is there a store?"""
@@ -146,7 +154,7 @@ class WriteRules:
         if core.alone:  # no store has its head: what makes room for the tail must not be the head
             front = 0 if stock is core.stocks.spine else core.stocks.part(stock.name).reach(data.first)
             stock.host.renew(stock.keys(data.chain, front, data.first))
-        pages = core.allocate_staging(stock, live - data.first)
+        pages = core.allocate_staging(stock, data.namespace, live - data.first)
         core.backlog.leave(w)
         lost = self._shorten(w, live)
         firsts = {} if stock is core.stocks.spine else {stock.name: data.first}
@@ -193,10 +201,15 @@ class WriteRules:
     def _take_staging(self, w: Machine, pages: list[int]) -> None:
         core, data = self.core, payload(w)
         data.staging = pages
-        self._stock(data).written += len(pages)
+        self._count_written(data, len(pages))
         own = len(pages) if data.component == core.stocks.spine.name else 0
         core.ledger.take("staging", w.number, data.namespace, own)
         core.ledger.take("io", w.number, data.namespace)
+
+    def _count_written(self, data: WriteData, pages: int) -> None:
+        stock, quotas = self._stock(data), self.core.quotas
+        stock.written += pages
+        quotas.count(quotas.writes[stock.index], data.namespace, pages)
 
     def put(self, w: Machine, _arg: Any) -> None:
         """The device source is released, the put begins."""
@@ -300,7 +313,7 @@ class WriteRules:
     def _release(self, w: Machine, *, keep: bool) -> None:
         core, data = self.core, payload(w)
         stock = self._stock(data)
-        stock.written -= len(data.staging)
+        self._count_written(data, -len(data.staging))
         owned = core.ledger.give("staging", w.number)
         core.ledger.give("io", w.number)
         if owned and keep:

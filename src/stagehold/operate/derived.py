@@ -79,6 +79,11 @@ def _staging(config: EngineConfig) -> Iterator[Derived]:
     yield Derived("write_piece_pages", max(1, share // 2), "pages",
                   "max(1, floor(write_share_pages / 2)): the largest write",
                   f"max(1, floor({share} / 2))")  # fmt: skip
+    if config.tenant_share:
+        yield Derived("tenant_staging_pages", int(config.tenant_share * staging), "pages",
+                      "floor(tenant_share * staging_pages): staging of each tenant, where no more share it than it can "
+                      "be divided by; else an equal part",
+                      f"floor({config.tenant_share} * {staging})")  # fmt: skip
     if config.write_backlog_tokens is None:
         shown = f"2 * {config.device_pages}"
     else:

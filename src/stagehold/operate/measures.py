@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from stagehold.lifecycle.happened import PUT_OFF
+from stagehold.lifecycle.quotas import RESOURCES
 from stagehold.lifecycle.stats import Stats
 from stagehold.machines import counters
 from stagehold.machines.declared import MACHINES, rows_of
@@ -248,6 +249,11 @@ HELD = (
            lambda s: s.stats.reserved_pages),
     _gauge("breaker_rest_ticks", "ticks", "the store's breaker trips: how long it rests",
            lambda s: s.stats.breaker_rest),
+    _gauge("tenants", "namespaces", "a namespace begins to share what there is (`tenant_share`), or does no more",
+           lambda s: s.stats.tenants),
+    Measure("refused_for_tenants", Kind.COUNTER, "refusals",
+            "a hold, launch or write is refused what there is room for, since that is kept for other tenants",
+            lambda seen: _by(RESOURCES, seen.stats.refused_for_tenants), ("resource",)),
     _counter("gate_closings", "times", "waiting for the store is found to cost more than computing (`fetch_gate`)",
              lambda s: s.gate_closings),
 )  # fmt: skip

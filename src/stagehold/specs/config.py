@@ -66,6 +66,12 @@ class EngineConfig(BaseModel):
     page_cache_fraction: float = Field(
         default=0.5, ge=0.0, le=1.0, description="buffer_only: of spare staging, for pages that were read lately"
     )
+    tenant_share: float = Field(
+        default=0.0,
+        ge=0.0,
+        le=1.0,
+        description="of staging, pins, lookups and pending writes, for each tenant; 0: none",
+    )
     belief_capacity: int = Field(default=524_288, ge=1, description="page keys that are remembered as stored")
     query_limit: int = Field(default=64, ge=1, description="lookups in flight; more are declined")
     operation_window: int = Field(default=256, ge=8, description="operations that one exchange has room for")
@@ -162,7 +168,34 @@ class EngineConfig(BaseModel):
                 "tier to wait in; set host_memory_mode=cache, or write_policy=write_through"
             )
         self._refuse_components()
+        if self.tenant_share > 0:
+            self._refuse_share()
         return self
+
+    def _refuse_share(self) -> None:
+        if not self.tier:
+            raise ValueError(
+                f"tenant_share={self.tenant_share} with staging_pages=0 would do nothing: there is no tier to share"
+            )
+        for name, size in (("pages of the pin cap", self.pin_cap), ("lookups (query_limit)", self.query_limit),
+                           ("pages of the write backlog", self.backlog_pages)):  # fmt: skip
+            if size and not int(self.tenant_share * size):
+                raise ValueError(
+                    f"tenant_share={self.tenant_share} of {size} {name} is less than one: a tenant would be "
+                    f"guaranteed none; the least share is 1/{size}"
+                )
+        self._refuse_share_of("staging_pages", self.staging_pages, self.threshold_pages, "the smallest fetch")
+        for one in self.components:
+            whole = max(1, one.window_pages(self.page_size))
+            self._refuse_share_of(f"staging of component {one.name!r}", one.staging_pages, whole, "one hold")
+
+    def _refuse_share_of(self, name: str, size: int, least: int, what: str) -> None:
+        guaranteed = int(self.tenant_share * size)
+        if guaranteed < least:
+            raise ValueError(
+                f"tenant_share={self.tenant_share} of {name}={size} is {guaranteed} pages, but {what} needs {least}: "
+                f"the least share is {least}/{size}"
+            )
 
     def _refuse_components(self) -> None:
         names = [part.name for part in self.components]

@@ -30,7 +30,7 @@ def digest_of(parts: Parts) -> bytes:
         _standing(core, left),
         _named(retries.untimed, order),
         [(key, _named(waiting, order)) for key, waiting in sorted(retries.waiting.items())],
-        _named((m.number for m in parts.phases.arrivals), order),
+        _named((m.number for m in parts.phases.queued()), order),
         _tree(core),
         [(o.kind, order.get(o.owner), o.good, o.place >= 0) for o in core.operations.live.values()],
         [_store(core, store) for store in (*core.former, core.store) if isinstance(store, SimulatedStore)],

@@ -59,6 +59,7 @@ class Service:
         mode: HostMode = HostMode.BUFFER_ONLY,
         staging_pages: int = 16 * PROMPT_PAGES,
         page_cache_fraction: float = 0.0,
+        tenant_share: float = 0.0,
         **limits: Any,
     ) -> None:
         layout = Layout(layers=4, token_part_bytes=page_bytes // PAGE_SIZE // 8, page_size=PAGE_SIZE)
@@ -70,6 +71,7 @@ class Service:
             host_memory_mode=mode,
             prefetch_threshold_tokens=PAGE_SIZE,
             page_cache_fraction=page_cache_fraction,
+            tenant_share=tenant_share,
             parts=layout.parts,
             page_part_bytes=layout.page_part_bytes,
             limits=Limits(**limits),

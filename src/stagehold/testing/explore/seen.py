@@ -34,7 +34,7 @@ def shared(parts: Parts) -> Told:
         sorted(due - core.clock.tick for due in core.clock._calls if due > core.clock.tick),  # noqa: SLF001
         _places(retries.untimed, order),
         [(key, _places(waiting, order)) for key, waiting in sorted(retries.waiting.items())],
-        _places([m.number for m in parts.phases.arrivals], order),
+        _places([m.number for m in parts.phases.queued()], order),
         core.news != parts.phases._looked_at,  # noqa: SLF001
         _tree(core),
         [(o.kind.value, order.get(o.owner, -3), o.good, o.keys, o.place < 0) for o in core.operations.live.values()],

@@ -1,0 +1,124 @@
+"""Quotas of tenants: who counts as one, what each is guaranteed, and what must be left for the others.
+
+A tenant is a namespace, from its first request on until nothing of it is left here: no request, no write, no page. One
+that keeps pages in host memory and does nothing else is one for `belief_limit` ticks; then its pages are anybody's.
+With the share at 0 nobody is ever entered, nothing is counted, and every question is answered with nothing.
+
+The rules ask here where they ask for room, and refuse with the outcomes that they have. What was in use when a tenant
+came is not taken away: it waits for that to end, as what is parked, queued or in flight does within its limits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from stagehold.cache.tenants import Share, Tenancy
+from stagehold.lifecycle.stocks import Stock, Stocks
+from stagehold.specs.config import EngineConfig
+
+RESOURCES = ("staging", "pin", "load", "lookup", "backlog")
+"""What a refusal may be for that other tenants are the reason of."""
+
+
+class Quotas:
+    """The quotas of one engine. `on` is whether there are any.
+
+    `pins`, `lookups` and `backlog` are bounds; `loads` and `writes`, by component, bound how much of staging holds are
+    launched for and writes may have. `staging` is, by component, what holds and writes have of it.
+    """
+
+    def __init__(self, config: EngineConfig, stocks: Stocks) -> None:
+        self.on = config.tenant_share > 0
+        self._keep_ticks = config.limits.belief_limit
+        self.tenants: dict[bytes, int] = {}  # by namespace: the last tick in which more than pages was left of it
+        self._requests: dict[bytes, int] = {}
+        self.pins = self._of(config, config.pin_cap)
+        self.lookups = self._of(config, config.query_limit)
+        self.backlog = self._of(config, config.backlog_pages)
+        self.loads = self._of(config, config.load_limit_pages)
+        self.staging = [self._of(config, stock.size) for stock in stocks]
+        self.writes = [self._of(config, stock.write_share) for stock in stocks]
+        self.refused: Counter[str] = Counter()  # times, by resource, where there was room, and it was for others
+        self._tenancies: list[Tenancy] = []
+        for stock in stocks if self.on else ():
+            stock.staging.tenancy = Tenancy(self.staging[stock.index], self.tenants)
+            self._tenancies.append(stock.staging.tenancy)
+
+    def _of(self, config: EngineConfig, size: int) -> Share:
+        return Share(size, config.tenant_share, self.tenants)
+
+    @property
+    def bounds(self) -> Iterator[tuple[str, Share]]:
+        """What no tenants together may have more of, by name."""
+        yield from (("pins", self.pins), ("lookups", self.lookups), ("backlog", self.backlog))
+        for share in self.staging:
+            yield "staging", share
+
+    # Who counts
+
+    def arrived(self, tenant: bytes, tick: int) -> None:
+        """A request of the tenant has arrived."""
+        if not self.on:
+            return
+        self._requests[tenant] = self._requests.get(tenant, 0) + 1
+        if tenant not in self.tenants:
+            self.tenants[tenant] = tick
+            self._settle()
+
+    def left(self, tenant: bytes) -> None:
+        """A request of the tenant has gone."""
+        if self.on:
+            self._requests[tenant] -= 1
+            if not self._requests[tenant]:
+                del self._requests[tenant]
+
+    def turn(self, tick: int) -> bool:
+        """Once a tick: whether a tenant counts no more, so that there is more for the others."""
+        if not self.tenants:
+            return False
+        over = []
+        for tenant, seen in self.tenants.items():
+            if tenant in self._requests or self._has_anything(tenant):
+                self.tenants[tenant] = tick
+            elif tick - seen > self._keep_ticks or not any(tenant in one.owned for one in self._tenancies):
+                over.append(tenant)
+        for tenant in over:
+            del self.tenants[tenant]
+        if over:
+            self._settle()
+        return bool(over)
+
+    def _has_anything(self, tenant: bytes) -> bool:
+        if tenant in self.backlog.used or tenant in self.pins.used:
+            return True
+        return any(tenant in share.used for share in self.staging)
+
+    def _settle(self) -> None:
+        for share in (self.pins, self.lookups, self.backlog, self.loads, *self.staging, *self.writes):
+            share.settle()
+
+    # What is counted here because nobody else counts it by tenant
+
+    def count(self, share: Share, tenant: bytes, units: int) -> None:
+        """The tenant has so many units more, or fewer."""
+        if self.on and units:
+            share.add(tenant, units)
+
+    def refuse(self, resource: str, *, fits_alone: bool) -> None:
+        """A refusal was given; it counts where there would have been room with no other tenant around."""
+        if self.on and fits_alone:
+            self.refused[resource] += 1
+
+    # What may be had
+
+    def may_write(self, stock: Stock, tenant: bytes, pages: int, allowance: int) -> bool:
+        """Whether a write may have `pages` of what writes may have now; a tenant's first one always may."""
+        share = self.writes[stock.index]
+        if self.on and (tenant not in share.used or share.covers(tenant, pages)):
+            return True
+        return stock.written + pages + share.for_others(tenant) <= allowance
+
+    def piece(self, stock: Stock) -> int:
+        """Pages of the largest write of one tenant, which fits in what it is guaranteed."""
+        return max(1, min(stock.piece, self.staging[stock.index].guaranteed)) if self.on else stock.piece
