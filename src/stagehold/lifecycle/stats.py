@@ -14,7 +14,7 @@ from stagehold.lifecycle.occupancy import Occupancy
 from stagehold.lifecycle.quotas import RESOURCES
 from stagehold.lifecycle.stocks import PoolUse
 from stagehold.lifecycle.writes import HEAD_SHIFT, PART_SHIFT
-from stagehold.machines import MACHINES, RECORD, Birth, Block, Sink, rows_of
+from stagehold.machines import MACHINES, RECORD, Birth, Block, Journal, Sink, rows_of
 from stagehold.machines.counters import counters, decline_codes
 from stagehold.machines.labels import row_name
 from stagehold.machines.records import REFUSED_ROW
@@ -180,9 +180,7 @@ class Tally:
     def stats(self, core: Core) -> Stats:
         """The figures now: of the closed blocks, and of the one that is open."""
         ledger, journal, size = core.ledger, core.journal, core.config.page_size
-        # Another thread may ask, in the middle of a step: a record of which only the first half stands there waits.
-        raw = b"".join(journal.records)
-        records = np.frombuffer(raw, RECORD, len(raw) // RECORD.itemsize)
+        records = _open_records(journal)
         births, tick = tuple(journal.births), core.clock.tick
         counts = self._counts.plus(records, births)
         occupancy = self._occupancy.plus(tick, records.tolist(), births)
@@ -244,6 +242,13 @@ class Tally:
     def _max_issues(self, core: Core) -> int:
         alive = list(core.requests.values())  # at once, since the engine's thread may go on meanwhile
         return max([self.max_issues, *(m.issues for m in alive)])
+
+
+def _open_records(journal: Journal) -> NDArray[np.void]:
+    """The records of the block that is open."""
+    # Another thread may ask, in the middle of a step: a record of which only the first half stands there waits.
+    raw = b"".join(journal.records)
+    return np.frombuffer(raw, RECORD, len(raw) // RECORD.itemsize)
 
 
 def _put_off(core: Core, counted: dict[str, Count]) -> dict[str, int]:
