@@ -146,7 +146,7 @@ def known_words() -> set[str]:
 
 OTHER_WORDS = {
     "cache", "buffer_only", "timeout", "best_effort", "wait_complete", "write_through", "write_through_selective",
-    "write_back", "auto", "commit", "select", "capacity", "floor", "deadline", "open", "NO_ROOM", "ATTACHED",
+    "write_back", "auto", "commit", "select", "capacity", "tenants", "floor", "deadline", "open", "NO_ROOM", "ATTACHED",
     "Diverged", "RankLost", "InvariantBroken", "Namespace", "transitions",
 }  # fmt: skip
 """Values, calls and outcomes that the pages name; the tests of their own pages hold those."""

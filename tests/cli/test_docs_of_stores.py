@@ -35,9 +35,11 @@ def test_every_command_does_what_it_says(tmp_path: Path) -> None:
         done = CliRunner().invoke(app, words)
         assert done.exit_code == 0, f"{line}: {done.output}"
         answers.append(done.stdout)
-    table, report, bench, listed, verified, collected = answers
+    table, report, shared, bench, listed, verified, collected = answers
     assert table.startswith("passed  pages come back as they were put\n")
     assert orjson.loads(report)["failed"] == {}
+    assert "passed  an engine serves the right bytes from it\n" in shared
+    assert "failed" not in shared
     assert [line.split(":")[0] for line in bench.splitlines()] == ["64 KiB x 16", "1024 KiB x 16"]
     assert orjson.loads(verified) == {"HIT": len(listed.splitlines())}
     assert collected == "0 pages evicted\n"
@@ -66,7 +68,7 @@ def test_the_example_of_a_scheme_of_ones_own_conforms(shelf: Path, monkeypatch: 
     assert done.returncode == 0, done.stderr
     found = orjson.loads(done.stdout)
     assert found["failed"] == {}
-    assert list(found["skipped"]) == ["capacity limits"]
+    assert list(found["skipped"]) == ["capacity limits", "a greedy tenant evicts only its own pages"]
 
 
 def test_an_option_of_a_scheme_of_ones_own_is_checked_too(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from stagehold.cache.stores.inspect import verify_pages
+from stagehold.cache.stores.protocol import Verdict
 from stagehold.lab.bench.stores import StoreFailed, bench_store, ratios
 from stagehold.testing.store_checks import Driver
 
@@ -16,6 +18,14 @@ def test_every_size_and_batch_has_its_row(tmp_path, url):
         min(row["put_of_files"], row["get_of_memory"], row["memory"], row["files"]) > 0 for row in figures["rows"]
     )
     assert len(list(ratios(figures))) == 4
+
+
+def test_a_tenant_is_measured_where_tenants_are_kept_apart(tmp_path):
+    """The same one each time: a bench takes one place, and none of the small part of no tenant."""
+    for _ in range(2):
+        bench_store(f"file://{tmp_path}?floor=0&capacity=8MiB&tenants=1", sizes=(4096,), batches=(64,), bytes_per_row=1)
+    assert verify_pages(tmp_path / "4096" / "tenants" / "nobody") == {}
+    assert verify_pages(tmp_path / "4096")[Verdict.HIT] == 2 * 5 * 64
 
 
 @pytest.mark.soak

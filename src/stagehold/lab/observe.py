@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stagehold.cache.stores.protocol import Buffer, Progress, Store, Verdict, cut_short
+from stagehold.cache.stores.protocol import Buffer, Progress, Store, Verdict, assign_tenant, cut_short
 
 PAGE_KEY_BYTES = 32  # an object name begins with the key of its page
 
@@ -53,6 +53,10 @@ class Observed:
     def cut(self, ticket: int, tick: int) -> None:
         """See `CuttableStore.cut`, as far as the inner store can."""
         cut_short(self._inner, ticket, tick)
+
+    def assign(self, ticket: int, namespace: bytes) -> None:
+        """See `TenantStore.assign`, as far as the inner store can."""
+        assign_tenant(self._inner, ticket, namespace)
 
     def close(self) -> None:
         """See `Store.close`."""

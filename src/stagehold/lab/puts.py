@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from stagehold.cache.stores.dice import Dice
-from stagehold.cache.stores.protocol import Buffer, Progress, Store, Verdict, cut_short
+from stagehold.cache.stores.protocol import Buffer, Progress, Store, Verdict, assign_tenant, cut_short
 
 
 @dataclass(slots=True)
@@ -84,6 +84,10 @@ class CountedPuts:
     def cut(self, ticket: int, tick: int) -> None:
         """See `CuttableStore.cut`, as far as the inner store can."""
         cut_short(self._inner, ticket, tick)
+
+    def assign(self, ticket: int, namespace: bytes) -> None:
+        """See `TenantStore.assign`, as far as the inner store can."""
+        assign_tenant(self._inner, ticket, namespace)
 
     def close(self) -> None:
         """See `Store.close`."""

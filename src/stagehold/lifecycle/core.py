@@ -15,7 +15,7 @@ from stagehold.cache.beliefs import Beliefs
 from stagehold.cache.components.full import SPINE
 from stagehold.cache.keys import ALONE, Chain, RankCoordinates
 from stagehold.cache.recency import EvictionOrder
-from stagehold.cache.stores.protocol import Buffer, Store, cut_short
+from stagehold.cache.stores.protocol import Buffer, Store, assign_tenant, cut_short
 from stagehold.lifecycle.backlog import Backlog
 from stagehold.lifecycle.clock import Clock
 from stagehold.lifecycle.copies import Bytes, Copies, Tensors
@@ -195,6 +195,12 @@ class Core(Rooms):
     def begin(self, kind: Kind, owner: int, start: Callable[[int], None], keys: int = 0) -> Operation:
         """A new operation over `keys` pages of the store (a copy has none), of the current epoch of the breaker."""
         return self.operations.begin(kind, owner, start, self.breaker.data.epoch, keys)
+
+    def store_for(self, number: int, namespace: bytes) -> Store:
+        """The store, told that operation `number`, which it is asked for next, is of the tenant with this digest."""
+        assert self.store is not None, f"operation {number} without a store"
+        assign_tenant(self.store, number, namespace)
+        return self.store
 
     def withdraw(self, number: int) -> bool:
         """End an operation that was never sent off, for want of a place; false if it flies."""

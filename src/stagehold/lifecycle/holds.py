@@ -154,7 +154,11 @@ class HoldRules:
         detail = self._anchor_at(h, look)
         core.ledger.take("staging", h.number, data.namespace, len(data.staging))
         core.ledger.take("io", h.number, data.namespace)
-        operation = core.begin(Kind.FETCH, h.number, lambda n: self._send(n, names, buffers), len(names))
+
+        def send(number: int) -> None:
+            core.store_for(number, data.namespace).get_into(number, names, buffers, core.clock.tick)
+
+        operation = core.begin(Kind.FETCH, h.number, send, len(names))
         operation.ready = operation.good = ready = lent - look.live
         data.operation = operation.number
         core.happened.sent(operation.number, data, ready)
@@ -162,11 +166,6 @@ class HoldRules:
         core.fetched_tokens += (len(data.staging) - ready) * core.config.page_size
         core.local_tokens += ready * core.config.page_size
         return detail
-
-    def _send(self, number: int, names: list[bytes], buffers: list[Any]) -> None:
-        store = self.core.store
-        assert store is not None, "a fetch without a store"
-        store.get_into(number, names, buffers, self.core.clock.tick)
 
     def take_local(self, h: Machine, look: Look) -> int:
         """Every page is in staging already: share them."""

@@ -126,15 +126,14 @@ class LaunchRules:
         for name in (stocks.spine.name, *(part.name for part in stocks.gates)):
             stock = stocks.by_name[name]
             names += stock.names(stock.keys(data.chain, start, last), core.at)
-        query = core.begin(Kind.QUERY, m.number, lambda number: self._send(number, names), len(names))
+
+        def send(number: int) -> None:
+            core.store_for(number, data.namespace).exists(number, names, core.clock.tick)
+
+        query = core.begin(Kind.QUERY, m.number, send, len(names))
         if stocks.gates:
             query.ends = Ends(stocks.gates, start, last)
         data.query = query.number
-
-    def _send(self, number: int, names: list[bytes]) -> None:
-        store = self.core.store
-        assert store is not None, "a query without a store"
-        store.exists(number, names, self.core.clock.tick)
 
     def claim(self, m: Machine, _arg: Any) -> int:
         """Open or join the hold of the span that is known, host tier first."""

@@ -225,12 +225,11 @@ class WriteRules:
         core, data = self.core, payload(w)
         stock = self._stock(data)
         names, buffers = stock.names(data.keys, core.at), core.buffers(stock, data.staging)
-        data.operation = core.begin(Kind.PUT, w.number, lambda n: self._send(n, names, buffers), len(names)).number
 
-    def _send(self, number: int, names: list[bytes], buffers: list[Any]) -> None:
-        store = self.core.store
-        assert store is not None, "a put without a store"
-        store.put(number, names, buffers, self.core.clock.tick)
+        def send(number: int) -> None:
+            core.store_for(number, data.namespace).put(number, names, buffers, core.clock.tick)
+
+        data.operation = core.begin(Kind.PUT, w.number, send, len(names)).number
 
     def stored(self, w: Machine, _good: int) -> int:
         """Teach, wake, and let the bytes stay in the host tier where there is one."""

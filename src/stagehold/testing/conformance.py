@@ -14,6 +14,7 @@ from typing import Any
 
 from stagehold.cache.stores.open import open_store
 from stagehold.testing.store_checks import CHECKS, Check, Driver, Skipped
+from stagehold.testing.store_tenants import TENANT_CHECKS
 
 
 class Status(StrEnum):
@@ -58,7 +59,9 @@ class Conformance:
         return {"url": self.url, "passed": self.named(Status.PASSED), **reasons}
 
 
-def check_store(url: str, *, page_bytes: int = 65536, checks: Sequence[Check] = CHECKS) -> Conformance:
+def check_store(
+    url: str, *, page_bytes: int = 65536, checks: Sequence[Check] = (*CHECKS, *TENANT_CHECKS)
+) -> Conformance:
     """Run the checks against the store at `url`. Raises what `open_store` raises for a URL that is wrong."""
     if page_bytes < 2:
         raise ValueError(f"page_bytes is {page_bytes}: expected at least 2")

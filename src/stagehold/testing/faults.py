@@ -13,7 +13,7 @@ from typing import Any
 
 from stagehold.cache.stores.dice import Dice
 from stagehold.cache.stores.operations import Kind
-from stagehold.cache.stores.protocol import Buffer, Progress, Store, Verdict, cut_short
+from stagehold.cache.stores.protocol import Buffer, Progress, Store, Verdict, assign_tenant, cut_short
 
 REORDER_TICKS = 8
 """How long a reordered completion waits for a later one at most."""
@@ -140,6 +140,10 @@ class FaultAdapter:
     def cut(self, ticket: int, tick: int) -> None:
         """See `CuttableStore.cut`, as far as the inner store can."""
         cut_short(self.inner, ticket, tick)
+
+    def assign(self, ticket: int, namespace: bytes) -> None:
+        """See `TenantStore.assign`, as far as the inner store can."""
+        assign_tenant(self.inner, ticket, namespace)
 
     def close(self) -> None:
         """See `Store.close`."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from stagehold.cache.keys import Namespace
 from stagehold.cache.stores.open import open_store, parse_url, size
 from stagehold.cache.stores.page import HEADER_BYTES, WHOLE, Layout
-from stagehold.cache.stores.protocol import Buffer, CuttableStore, Progress, Store, Verdict
+from stagehold.cache.stores.protocol import Buffer, CuttableStore, Progress, Store, Verdict, assign_tenant
 
 PATIENCE_SECONDS = 60.0
 """How long a check waits for an operation; well over any deadline that a store should have."""
@@ -32,13 +32,17 @@ class Skipped(Exception):
 
 @dataclass(slots=True)
 class Driver:
-    """A store under test: opens it, runs operations to their end, and makes names and pages."""
+    """A store under test: opens it, runs operations to their end, and makes names and pages.
+
+    The operations are for the tenant with the digest `namespace`, if any.
+    """
 
     url: str
     page_bytes: int
     prefix: bytes = field(default_factory=lambda: secrets.token_bytes(16))
     tick: int = 0
     tickets: int = 0
+    namespace: bytes = b""
 
     @contextmanager
     def store(self, layout: Layout = WHOLE) -> Iterator[Store]:
@@ -70,6 +74,8 @@ class Driver:
     def start(self, store: Store, call: str, names: Sequence[bytes], *buffers: Sequence[Buffer]) -> int:
         """Submit `exists`, `get_into` or `put`; return the ticket."""
         self.tickets += 1
+        if self.namespace:
+            assign_tenant(store, self.tickets, self.namespace)
         getattr(store, call)(self.tickets, names, *buffers, self.tick)
         return self.tickets
 

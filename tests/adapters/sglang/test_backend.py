@@ -331,6 +331,13 @@ def test_packed_pages_are_of_one_size(backend, tmp_path) -> None:
     assert (True, True) == tuple(one.batch_set_v1(double.keys_of(2), double.slots(0, 1)))
 
 
+def test_a_store_that_is_divided_among_tenants_is_refused(backend, tmp_path) -> None:
+    """All pages would go to the small part of no tenant."""
+    with pytest.raises(ValueError, match="SGLang does not say whose a page is: leave tenants out"):
+        backend(f"file://{tmp_path}?capacity=1GiB&tenants=4")
+    assert [] == list(tmp_path.iterdir())
+
+
 def test_a_closed_backend_says_so(backend) -> None:
     """And closes once."""
     one = backend()

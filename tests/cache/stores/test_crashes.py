@@ -111,6 +111,23 @@ def test_a_kill_while_writing_costs_pages_and_nothing_else(tmp_path, form):
     assert set(verdicts) <= ({Verdict.HIT} if form == "pages" else {Verdict.HIT, Verdict.CORRUPT})
 
 
+@pytest.mark.parametrize("form", ["pages", "packed"])
+def test_a_kill_leaves_tenants_their_places(tmp_path, form):
+    """The first of them while it takes its place or writes: the store opens, and who was there goes on in its part."""
+    url = f"file://{tmp_path}?floor=0&form={form}&capacity=64MiB&tenants=1"
+    found = in_process(die_while_writing, url, 2)
+    assert [breaches for _, breaches, _, _ in found] == [[]] * 2
+    with open_service(url) as service:
+        for family in range(6):
+            service.serve([family])
+            service.drain()
+        assert service.breaches() == []
+    verdicts = verify_pages(tmp_path)
+    assert verdicts[Verdict.HIT] > 6 * PROMPT_PAGES
+    assert set(verdicts) <= ({Verdict.HIT} if form == "pages" else {Verdict.HIT, Verdict.CORRUPT})
+    assert sum(len(path.name) == 32 for path in (tmp_path / "tenants").iterdir()) == 1
+
+
 def race(url: str) -> str:
     """Four engines at once serve the same prompts, each beginning elsewhere, in several lives."""
 
@@ -130,10 +147,10 @@ def race(url: str) -> str:
     return json.dumps([json.loads(heard(*child)) for child in children])
 
 
-@pytest.mark.parametrize("form", ["pages", "packed"])
+@pytest.mark.parametrize("form", ["pages&capacity=4MiB", "packed&capacity=4MiB", "packed&capacity=8MiB&tenants=1"])
 def test_four_engines_may_write_the_same_keys(tmp_path, form):
     """Under a capacity that evicts all the time: right bytes, no failed request, no error, and hits."""
-    found = in_process(race, f"file://{tmp_path}?floor=0&form={form}&capacity=4MiB")
+    found = in_process(race, f"file://{tmp_path}?floor=0&form={form}")
     lives = [life for rank in found for life in rank]
     assert [(breaches, errors) for breaches, _, _, errors in lives] == [([], [])] * 12
     assert sum(hits for _, hits, _, _ in lives) > 0

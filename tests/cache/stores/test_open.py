@@ -81,7 +81,7 @@ def test_a_simulated_store_is_opened_with_its_options():
         ("ftp://somewhere", "unknown scheme 'ftp'; known here: .*file.*sim"),
         (
             "file:///srv/kv?capcity=3",
-            "unknown option 'capcity'; file takes: capacity, deadline, floor, form, workers",
+            "unknown option 'capcity'; file takes: capacity, deadline, floor, form, tenants, workers",
         ),
         ("file:///srv/kv?capacity=lots", "capacity='lots': expected a size such as"),
         ("file:///srv/kv?workers=0", "expected a whole number"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qs
 
 LOADER = ("backend_name", "module_path", "class_name", "interface_v1")
 """What SGLang itself reads from the same mapping."""
@@ -48,6 +49,11 @@ def read(extra: Mapping[str, Any] | None) -> Options:
     store = given.get("store")
     if not isinstance(store, str) or not store:
         raise ValueError(f'extra config: "store" is {store!r}; expected a URL such as "file:///var/cache/kv"')
+    if "tenants" in parse_qs(store.partition("?")[2]):
+        raise UnsupportedError(
+            f'extra config: "store" is {store!r}, and SGLang does not say whose a page is: '
+            "leave tenants out, and give a server for each tenant a directory of its own"
+        )
     namespace = given.get("namespace", "")
     if not isinstance(namespace, str):
         raise ValueError(  # noqa: TRY004 - all that is wrong here is a value of the mapping

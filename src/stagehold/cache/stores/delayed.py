@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from stagehold.cache.stores.dice import Dice
 from stagehold.cache.stores.operations import Kind
-from stagehold.cache.stores.protocol import Buffer, Progress, Verdict, WaitableStore
+from stagehold.cache.stores.protocol import Buffer, Progress, Verdict, WaitableStore, assign_tenant
 from stagehold.cache.stores.simulated import Delays
 
 
@@ -99,6 +99,10 @@ class DelayedStore:
         if held is not None and held.kind is Kind.GET and held.due > tick:
             held.unwanted = True
             held.due = tick + 1
+
+    def assign(self, ticket: int, namespace: bytes) -> None:
+        """See `TenantStore.assign`, as far as the inner store can."""
+        assign_tenant(self.inner, ticket, namespace)
 
     def in_flight(self) -> list[int]:
         """Return the tickets not yet reported done, ascending."""

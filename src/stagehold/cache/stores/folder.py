@@ -29,9 +29,12 @@ BLOCK_BYTES = 4096
 """File systems give out whole blocks; counting less would let the directory outgrow its capacity."""
 FORMS = {"pages": "a file for each page (form=pages)", "segments": "packed pages (form=packed)"}
 """Folders under a root, and what the form of store is whose pages are there."""
+TENANTS, NOBODY = "tenants", "nobody"
+"""The folder under a root in which each tenant has its own, and the one in there for pages of no tenant."""
 HIDDEN = ".new-"
 """How the name of a file that is being written begins."""
 _PAGE_NAME = re.compile(r"(?:[0-9a-f]{2})+")
+_TENANT = re.compile(r"[0-9a-f]{32}")
 _OWNER = re.compile(r"\.new-([0-9a-f]{16})-([0-9]{1,9})-([0-9]{1,15})-[0-9a-f]{16}")
 """Host, process and size of a file that is being written; a name of another form is nobody's."""
 ABANDONED_SECONDS = 3600.0
@@ -121,13 +124,36 @@ class Folder:
 def refuse_other_form(root: Path, other: str) -> None:
     """Raise ValueError where a store of the other form has its pages under `root`, in the folder `other`.
 
-    Each form keeps books of its own about the capacity: both together would take twice what was allowed.
+    Each form keeps books of its own about the capacity: both together would take twice what was allowed. So does each
+    tenant, where `root` has a folder for each.
     """
+    if (root / TENANTS).is_dir():
+        raise ValueError(
+            f"{root} holds a folder for each tenant: open it with the option tenants, or give a directory of its own"
+        )
     if (root / other).is_dir():
         raise ValueError(
             f"{root} holds {FORMS[other]}; pages below 512 KiB are packed, larger ones have a file each: "
             "give each page size a directory of its own"
         )
+
+
+def tenant_folders(root: Path) -> list[Path]:
+    """Return the folders of all tenants under `root`, sorted; none where tenants are not kept apart.
+
+    What is named otherwise, or is no folder, is passed over.
+    """
+    try:
+        found = _folders(f"{root}/{TENANTS}")
+    except FileNotFoundError:
+        return []
+    return [Path(path) for path in found if _TENANT.fullmatch(path.rpartition("/")[2])]
+
+
+def part_folders(root: Path) -> list[Path]:
+    """Return the folders with pages of tenants, and of none, where `root` keeps tenants apart."""
+    nobodys = root / TENANTS / NOBODY
+    return [*tenant_folders(root), *([nobodys] if nobodys.is_dir() and not nobodys.is_symlink() else [])]
 
 
 def _folders(path: str) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stagehold.cache.stores.files import READING, FileStore
-from stagehold.cache.stores.folder import Folder
+from stagehold.cache.stores.folder import TENANTS, Folder, part_folders
 from stagehold.cache.stores.ledger import SizeLedger
 from stagehold.cache.stores.page import HEADER_BYTES, Identity, read_identity, verify_pieces
 from stagehold.cache.stores.protocol import Verdict
@@ -34,6 +34,8 @@ class StoredPage:
 def list_pages(root: str | os.PathLike[str]) -> Iterator[StoredPage]:
     """Yield every page under `root`, verified. Raises FileNotFoundError for no directory."""
     folder = _existing(root)
+    for part in part_folders(folder):
+        yield from list_pages(part)
     if (folder / "pages").is_dir():
         for found in sorted(Folder(folder).survey().pages, key=lambda page: page.path):
             yield from _list_page(found.path)
@@ -50,9 +52,11 @@ def collect(root: str | os.PathLike[str], capacity_bytes: int) -> int:
     """Evict pages under `root` until they take at most `capacity_bytes`; return how many went.
 
     Leftovers of dead processes are swept first. Packed pages go in whole segments, those written longest ago
-    first; a segment that a living process writes to stays.
+    first; a segment that a living process writes to stays. Raises ValueError where each tenant has a folder of its own.
     """
     folder = _existing(root)
+    if (folder / TENANTS).is_dir():
+        raise ValueError(f"{folder} holds a folder for each tenant: give one of those in {folder / TENANTS}")
     if (folder / "segments").is_dir():
         return _collect_segments(folder, capacity_bytes)
     store = FileStore(folder, capacity_bytes=capacity_bytes, floor_bytes=0)

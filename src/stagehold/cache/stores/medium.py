@@ -1,11 +1,29 @@
 """What several simulated stores can have in common: the pages that are stored, and the way to them.
 
+And how a capacity is divided among tenants, there and in folders.
+
 Plain books: nothing here draws, waits or looks at a page object.
 """
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
+
+NOBODYS_PAGES = 128
+"""What pages of no tenant have room for: a test page for each rank, and what a tool tries."""
+
+
+def divide(capacity_bytes: int, tenants: int, page_bytes: int) -> tuple[int, int]:
+    """Return the part of a capacity for pages of no tenant, `page_bytes` each with all they take, and that of each.
+
+    >>> divide(1000, 3, 1)
+    (128, 290)
+    >>> divide(1000, 3, 4096)
+    (250, 250)
+    """
+    nobodys = min(NOBODYS_PAGES * page_bytes, capacity_bytes // (tenants + 1))
+    return nobodys, (capacity_bytes - nobodys) // tenants
 
 
 class Medium:
@@ -29,6 +47,14 @@ class Medium:
         copied.used_bytes, copied.evicted_pages = self.used_bytes, self.evicted_pages
         copied._pages = self._pages.copy()
         return copied
+
+    def part(self, namespace: bytes | None, *, take_place: bool) -> Medium:  # noqa: ARG002
+        """Return where the pages of a tenant lie, by its digest (None: of no tenant): here, all in one."""
+        return self
+
+    def parts(self) -> list[Medium]:
+        """Return all places where pages lie."""
+        return [self]
 
     def names(self) -> list[bytes]:
         """Return the names held, least recently used first."""
@@ -58,6 +84,38 @@ class Medium:
         raw = self._pages.pop(name, None)
         self.used_bytes -= len(raw or b"")
         return raw is not None
+
+
+class TenantMedium(Medium):
+    """A medium in equal parts for so many tenants; as it stands, it is the part of no tenant.
+
+    One that comes when all places are taken can keep nothing, and finds nothing.
+    """
+
+    def __init__(self, capacity_bytes: int, tenants: int, page_bytes: int) -> None:
+        nobodys, self.share_bytes = divide(capacity_bytes, tenants, page_bytes)
+        super().__init__(nobodys)
+        self.tenants = tenants
+        self._parts: dict[bytes, Medium] = {}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TenantMedium:
+        """As of `Medium`, part by part."""
+        copied = TenantMedium(0, self.tenants, 0)
+        vars(copied).update(vars(super().__deepcopy__(memo)), share_bytes=self.share_bytes)
+        copied._parts = deepcopy(self._parts, memo)
+        return copied
+
+    def part(self, namespace: bytes | None, *, take_place: bool) -> Medium:
+        """See `Medium.part`."""
+        if namespace is None:
+            return self
+        if take_place and namespace not in self._parts and len(self._parts) < self.tenants:
+            self._parts[namespace] = Medium(self.share_bytes)
+        return self._parts.get(namespace) or Medium(0)
+
+    def parts(self) -> list[Medium]:
+        """See `Medium.parts`; in the order in which the tenants came."""
+        return [self, *self._parts.values()]
 
 
 class Link:

@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from stagehold.cache.stores.page import WHOLE, Layout
+from stagehold.cache.stores.page import HEADER_BYTES, WHOLE, Layout
 from stagehold.cache.stores.protocol import BlockingStore, Store
 
 GROUP = "stagehold.stores"
@@ -60,6 +61,7 @@ class StoreUrl:
 
 MOST_BYTES = 1 << 63
 MOST_THREADS = 256
+MOST_TENANTS = 256
 MOST_SECONDS = 1_000_000
 
 
@@ -94,6 +96,13 @@ def threads(text: str) -> int:
     """Parse how many threads to start: at least one, and no more than any machine has use for."""
     if not text.isdigit() or not 1 <= int(text) <= MOST_THREADS:
         raise ValueError(f"expected a whole number from 1 to {MOST_THREADS}")
+    return int(text)
+
+
+def tenants(text: str) -> int:
+    """Parse among how many tenants a capacity is divided."""
+    if not text.isdigit() or not 1 <= int(text) <= MOST_TENANTS:
+        raise ValueError(f"expected a whole number from 1 to {MOST_TENANTS}")
     return int(text)
 
 
@@ -207,20 +216,36 @@ def _foreign() -> dict[str, EntryPoint]:
 
 def _open_file(url: StoreUrl) -> Store:
     from stagehold.cache.stores.files import FileStore
-    from stagehold.cache.stores.packed import PackedStore
+    from stagehold.cache.stores.packed import SEGMENTS_IN_CAPACITY, PackedStore
+    from stagehold.cache.stores.tenants import TenantFolders
 
-    options = url.read(capacity=size, floor=size, form=form, **RUNNING)
+    options = url.read(capacity=size, floor=size, form=form, tenants=tenants, **RUNNING)
     if url.host not in ("", "localhost") or not url.path.startswith("/"):
         raise StoreUrlError(f"{url.text}: expected an absolute directory, as in file:///var/cache/kv")
-    limits = {"capacity_bytes": options.get("capacity"), "floor_bytes": options.get("floor")}
     small = 0 < url.page_bytes < PACKED_BELOW_BYTES
     chosen = options.get("form", "auto")
-    blocking: BlockingStore
-    if chosen == "packed" or (chosen == "auto" and small):
-        blocking = PackedStore(url.path, url.page_bytes, layout=url.layout, **limits)
-    else:
-        blocking = FileStore(url.path, layout=url.layout, **limits)
-    return run_on_workers(blocking, options)
+    capacity, places, floor = *_divided(url, options), options.get("floor")
+
+    def make(folder: str | Path, capacity_bytes: int | None, segments: int) -> FileStore | PackedStore:
+        limits = {"capacity_bytes": capacity_bytes, "floor_bytes": floor}
+        if chosen == "packed" or (chosen == "auto" and small):
+            return PackedStore(folder, url.page_bytes, layout=url.layout, segments=segments, **limits)
+        return FileStore(folder, layout=url.layout, **limits)
+
+    if places is None:
+        return run_on_workers(make(url.path, capacity, SEGMENTS_IN_CAPACITY), options)
+    whole = TenantFolders(
+        url.path, make, capacity_bytes=capacity or 0, tenants=places, page_bytes=url.page_bytes, floor_bytes=floor
+    )
+    return run_on_workers(whole, options)
+
+
+def _divided(url: StoreUrl, options: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Return the capacity and among how many tenants it is divided, if it is."""
+    capacity, places = options.get("capacity"), options.get("tenants")
+    if places is not None and not capacity:
+        raise StoreUrlError(f"{url.text}: option tenants={places} without a capacity: expected one to be divided")
+    return capacity, places
 
 
 def form(value: str) -> str:
@@ -231,17 +256,19 @@ def form(value: str) -> str:
 
 
 def _open_simulated(url: StoreUrl) -> Store:
-    from stagehold.cache.stores.simulated import Delays, Medium, Rates, SimulatedStore
+    from stagehold.cache.stores.simulated import Delays, Medium, Rates, SimulatedStore, TenantMedium
 
     rates = dict.fromkeys(("lose", "fail", "corrupt", "short", "stall"), share)
     delays = dict.fromkeys(("exists", "get", "put"), ticks)
-    options = url.read(seed=whole, capacity=size, pages_per_tick=count, **rates, **delays)
+    options = url.read(seed=whole, capacity=size, tenants=tenants, pages_per_tick=count, **rates, **delays)
+    capacity, places = _divided(url, options)
+    medium = Medium(capacity) if places is None else TenantMedium(capacity or 0, places, url.page_bytes + HEADER_BYTES)
     return SimulatedStore(
         options.get("seed", 0),
         delays=Delays(**{name: options[name] for name in delays if name in options}),
         rates=Rates(**{name: options[name] for name in rates if name in options}),
         pages_per_tick=options.get("pages_per_tick"),
-        medium=Medium(options.get("capacity")),
+        medium=medium,
         layout=url.layout,
     )
 

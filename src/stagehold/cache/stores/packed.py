@@ -30,7 +30,7 @@ from stagehold.cache.stores.segment import ALIGN_BYTES, Segment, segment_bytes, 
 SEGMENT_BYTES = 64 << 20
 """Large enough that making one is rare, small enough that a capacity is used up to the last few percent."""
 SEGMENTS_IN_CAPACITY = 8
-"""A capacity is cut into at least so many segments, so that several handles can have one each."""
+"""A capacity is cut into at least so many segments unless told otherwise, so that several handles can have one each."""
 GROW_EVERY = 64
 """Evictions from one look for more room to the next: the look costs more than writing a page."""
 
@@ -46,7 +46,8 @@ class _Place:
 class PackedStore:
     """A `BlockingStore` over a directory, for bodies of up to `page_bytes` bytes; longer ones are REFUSED.
 
-    `capacity_bytes` and `floor_bytes` as in the file store. Raises ValueError for a capacity without room
+    `capacity_bytes` and `floor_bytes` as in the file store; a capacity is cut into at least `segments`, one for each
+    handle that is to write. Raises ValueError for a capacity without room
     for a segment of one page, and for a directory with page files or with slots of another size.
     """
 
@@ -60,6 +61,7 @@ class PackedStore:
         capacity_bytes: int | None = None,
         floor_bytes: int | None = None,
         layout: Layout = WHOLE,
+        segments: int = SEGMENTS_IN_CAPACITY,
     ) -> None:
         self.alarms: Counter[Verdict] = Counter()
         self.evicted_pages = 0
@@ -69,7 +71,7 @@ class PackedStore:
         _refuse_other_pages(self._folder, page_bytes, self._slot_bytes)
         self._folder.mkdir(parents=True, exist_ok=True)
         self._capacity_bytes = default_capacity(self._folder) if capacity_bytes is None else capacity_bytes
-        self._slots = _slots(self._slot_bytes, self._capacity_bytes)
+        self._slots = _slots(self._slot_bytes, self._capacity_bytes, segments)
         self._floor_bytes = default_floor(self._folder) if floor_bytes is None else floor_bytes
         self._ledger = SizeLedger(self._folder.parent / "segments.ledger")
         self._owners = Owners(self._folder.parent / "segments.owners", secrets.token_hex(8))
@@ -338,9 +340,9 @@ def _refuse_other_pages(folder: Path, page_bytes: int, slot_bytes: int) -> None:
             )
 
 
-def _slots(slot_bytes: int, capacity_bytes: int) -> int:
-    """Return the slots of a segment: of 64 MiB, or an eighth of a small capacity, one page at least."""
-    target = min(SEGMENT_BYTES, capacity_bytes // SEGMENTS_IN_CAPACITY)
+def _slots(slot_bytes: int, capacity_bytes: int, segments: int) -> int:
+    """Return the slots of a segment: of 64 MiB, or so many of a small capacity, one page at least."""
+    target = min(SEGMENT_BYTES, capacity_bytes // segments)
     slots = max(1, target // (slot_bytes + HEADER_BYTES))
     while slots > 1 and segment_bytes(slot_bytes, slots) > target:
         slots -= 1

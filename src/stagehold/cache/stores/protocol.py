@@ -4,7 +4,7 @@ Operations are named by a ticket that the engine chooses (ascending integers). T
 by `poll`, once a tick; nothing acts on arrival. A verdict is given for every key; only `HIT` of a
 `get_into` says that the buffer holds the verified page, and only `STORED` that a page can be believed. A
 `get_into` may end at its first key that is not a hit: the keys after it are then `UNREAD`. A `CuttableStore` ends
-an operation early once nobody wants it.
+an operation early once nobody wants it. A `TenantStore` is told whom an operation is for.
 
 A store that blocks (files, a client library) implements `BlockingStore` and is run by `workers.WorkerStore`.
 """
@@ -96,6 +96,23 @@ def cut_short(store: Store | None, ticket: int, tick: int) -> None:
 
 
 @runtime_checkable
+class TenantStore(Store, Protocol):
+    """A store that can keep tenants apart, so that what one of them writes evicts nothing of another."""
+
+    def assign(self, ticket: int, namespace: bytes) -> None:
+        """Say that the operation `ticket`, which is the next to come, is for the namespace of this digest (32 bytes).
+
+        An operation of which that is not said is for no tenant, like the engine's test pages. Returns at once.
+        """
+
+
+def assign_tenant(store: Store | None, ticket: int, namespace: bytes) -> None:
+    """Say whom the next operation is for where the store can keep tenants apart; elsewhere all are alike."""
+    if isinstance(store, TenantStore):
+        store.assign(ticket, namespace)
+
+
+@runtime_checkable
 class WaitableStore(Store, Protocol):
     """A store whose operations go on by themselves, in wall time."""
 
@@ -136,3 +153,11 @@ class BoundedStore(Protocol):
 
     def bind(self, seconds_left: Callable[[], float]) -> None:
         """Take a function that tells how many seconds the calling thread's operation has left."""
+
+
+@runtime_checkable
+class BlockingTenants(Protocol):
+    """What a `BlockingStore` has besides if it keeps tenants apart."""
+
+    def of(self, namespace: bytes) -> BlockingStore:
+        """Return the part of one tenant, by the digest of its namespace; it is closed with the whole. Never blocks."""

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from stagehold.cache.stores.dice import Dice
-from stagehold.cache.stores.medium import Link, Medium
+from stagehold.cache.stores.medium import Link, Medium, TenantMedium
 from stagehold.cache.stores.operations import Kind, Operation, operation
 from stagehold.cache.stores.page import HEADER_BYTES, WHOLE, Layout, encode_header, unpack_into
 from stagehold.cache.stores.protocol import Buffer, Progress, Verdict
 
-__all__ = ["Delays", "Link", "Medium", "Rates", "SimulatedStore"]
+__all__ = ["Delays", "Link", "Medium", "Rates", "SimulatedStore", "TenantMedium"]
 
 NEVER = 1 << 62
 """The due tick of a stalled operation."""
@@ -87,6 +87,9 @@ class SimulatedStore:
         self._rates = rates or Rates()
         self._place = self.link.join() if self.link is not None else 0
         self._layout = layout
+        self._part = self.medium  # of the operation that is being stepped
+        self._assigned: tuple[int, bytes] | None = None
+        self._tenants: dict[int, bytes] = {}
         self._operations: dict[int, Operation] = {}
         self._due: dict[int, int] = {}
         self._failing: dict[int, int] = {}
@@ -123,6 +126,10 @@ class SimulatedStore:
         if found is not None:
             found.cut()
 
+    def assign(self, ticket: int, namespace: bytes) -> None:
+        """See `TenantStore.assign`, as far as the medium keeps tenants apart."""
+        self._assigned = (ticket, namespace)
+
     def close(self) -> None:
         """See `Store.close`; the medium keeps its pages."""
         self._closed = True
@@ -132,23 +139,25 @@ class SimulatedStore:
     # What tests and the lab turn.
 
     def keys(self) -> list[bytes]:
-        """Return the names of all stored pages, least recently used first."""
-        return self.medium.names()
+        """Return the names of all stored pages, part by part, least recently used first."""
+        return [name for part in self.medium.parts() for name in part.names()]
 
     def contains(self, key: bytes) -> bool:
         """Say whether a page is stored; renews nothing."""
-        return key in self.medium
+        return any(key in part for part in self.medium.parts())
 
     def drop(self, key: bytes) -> bool:
         """Lose a page; False where it was not stored."""
-        return self.medium.remove(key)
+        return any(part.remove(key) for part in self.medium.parts())
 
     def damage(self, key: bytes, length: int = 0) -> None:  # noqa: ARG002
         """Flip one bit of the stored page for good. Raises KeyError where it is not stored."""
-        raw = self.medium.read(key)
-        if raw is None:
-            raise KeyError(key)
-        self.medium.write(key, self._flip(raw))
+        for part in self.medium.parts():
+            raw = part.read(key)
+            if raw is not None:
+                part.write(key, self._flip(raw))
+                return
+        raise KeyError(key)
 
     def fail_next(self, count: int) -> None:
         """Make the next `count` operations to be submitted fail at their first key."""
@@ -191,6 +200,9 @@ class SimulatedStore:
         if self._closed:
             raise RuntimeError(f"store {self.name} is closed")
         assert new.ticket not in self._operations, f"ticket {new.ticket} is in flight already"
+        assigned, self._assigned = self._assigned, None
+        if assigned is not None and assigned[0] == new.ticket:
+            self._tenants[new.ticket] = assigned[1]
         least, most = self._delays.of(new.kind)
         # Always the same number of draws, so that one rate does not shift the dice of the others.
         delay, fails, where, stalls = (self._random.random() for _ in range(4))
@@ -228,14 +240,16 @@ class SimulatedStore:
     def _forget(self, ticket: int) -> None:
         del self._operations[ticket], self._due[ticket]
         self._failing.pop(ticket, None)
+        self._tenants.pop(ticket, None)
 
     def _step(self, found: Operation) -> None:
         index = len(found.verdicts)
+        self._part = self.medium.part(self._tenants.get(found.ticket), take_place=found.kind is Kind.PUT)
         if self._failing.get(found.ticket) == index:
             found.answer(Verdict.FAILED)
             found.finish(Verdict.FAILED)
         elif found.kind is Kind.EXISTS:
-            found.answer(Verdict.HIT if found.keys[index] in self.medium else Verdict.MISS)
+            found.answer(Verdict.HIT if found.keys[index] in self._part else Verdict.MISS)
         elif found.kind is Kind.PUT:
             found.answer(self._write(found.keys[index], found.buffers[index]))
         else:
@@ -243,16 +257,16 @@ class SimulatedStore:
 
     def _write(self, name: bytes, body: Buffer) -> Verdict:
         if self._random.random() < self._rates.lose:
-            self.medium.remove(name)
+            self._part.remove(name)
             return Verdict.STORED
-        if self.medium.read(name) is not None:
+        if self._part.read(name) is not None:
             return Verdict.STORED
         raw = encode_header(name, body, self._layout) + bytes(body)
-        return Verdict.STORED if self.medium.write(name, raw) else Verdict.REFUSED
+        return Verdict.STORED if self._part.write(name, raw) else Verdict.REFUSED
 
     def _read(self, name: bytes, out: Buffer) -> Verdict:
         corrupt, short = self._random.random(), self._random.random()
-        raw = self.medium.read(name)
+        raw = self._part.read(name)
         if raw is None:
             return Verdict.MISS
         if corrupt < self._rates.corrupt:
@@ -261,7 +275,7 @@ class SimulatedStore:
             raw = raw[: len(raw) // 2]
         verdict = unpack_into(raw, out, name, self._layout)
         if verdict is not Verdict.HIT:
-            self.medium.remove(name)  # a page that was found bad is not found again
+            self._part.remove(name)  # a page that was found bad is not found again
         return verdict
 
     def _flip(self, raw: bytes) -> bytes:

@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from stagehold.cache.stores.operations import Kind, Operation, operation
-from stagehold.cache.stores.protocol import BlockingStore, BoundedStore, Buffer, Progress, Verdict
+from stagehold.cache.stores.protocol import (
+    BlockingStore,
+    BlockingTenants,
+    BoundedStore,
+    Buffer,
+    Progress,
+    Verdict,
+)
 
 AGEING_PAGES = 8
 """How many pages smaller a later operation must be, for each place it arrives later, to overtake. So an
@@ -31,6 +38,7 @@ class _Job:
     rank: int
     arrival: int
     work: Operation = field(compare=False)
+    blocking: BlockingStore = field(compare=False)
     give_up_at: float = field(compare=False)
 
 
@@ -67,6 +75,8 @@ class WorkerStore:
         self._ended = 0
         self._closing = False
         self._mine = threading.local()
+        self._tenants = blocking if isinstance(blocking, BlockingTenants) else None
+        self._assigned: tuple[int, bytes] | None = None
         if isinstance(blocking, BoundedStore):
             blocking.bind(self._seconds_left)
         self._threads = [
@@ -87,6 +97,10 @@ class WorkerStore:
     def put(self, ticket: int, keys: Sequence[bytes], buffers: Sequence[Buffer], tick: int) -> None:  # noqa: ARG002
         """See `Store.put`."""
         self._submit(operation(ticket, Kind.PUT, keys, buffers))
+
+    def assign(self, ticket: int, namespace: bytes) -> None:
+        """See `TenantStore.assign`, as far as the engine keeps tenants apart; all of them share the threads."""
+        self._assigned = (ticket, namespace)
 
     def poll(self, tick: int) -> list[Progress]:  # noqa: ARG002
         """Return what moved since the last poll, in ticket order."""
@@ -152,6 +166,7 @@ class WorkerStore:
         return float(getattr(self._mine, "give_up_at", now + self._deadline_seconds)) - now
 
     def _submit(self, work: Operation) -> None:
+        blocking = self._part_of(work.ticket)
         with self._changed:
             if self._closing:
                 raise RuntimeError(f"store {self.name} is closed")
@@ -160,8 +175,15 @@ class WorkerStore:
             self._arrivals += 1
             pages = 0 if work.kind is Kind.EXISTS else len(work.keys)
             rank = pages + self._arrivals * AGEING_PAGES
-            heappush(self._queue, _Job(rank, self._arrivals, work, self._clock() + self._deadline_seconds))
+            heappush(self._queue, _Job(rank, self._arrivals, work, blocking, self._clock() + self._deadline_seconds))
             self._work_came.notify()
+
+    def _part_of(self, ticket: int) -> BlockingStore:
+        """The part of the tenant that was named a moment ago, for this operation; else the whole."""
+        assigned, self._assigned = self._assigned, None
+        if self._tenants is None or assigned is None or assigned[0] != ticket:
+            return self.blocking
+        return self._tenants.of(assigned[1])
 
     def _serve(self) -> None:
         """Take jobs until the store closes. One thread's whole life."""
@@ -190,11 +212,11 @@ class WorkerStore:
             elif self._clock() >= job.give_up_at:
                 rest = Verdict.TIMED_OUT
             elif work.kind is Kind.EXISTS:
-                self.blocking.exists(work.keys, on_page)
+                job.blocking.exists(work.keys, on_page)
             elif work.kind is Kind.GET:
-                self.blocking.get_into(work.keys, work.buffers, on_page)
+                job.blocking.get_into(work.keys, work.buffers, on_page)
             else:
-                self.blocking.put(work.keys, work.buffers, on_page)
+                job.blocking.put(work.keys, work.buffers, on_page)
         except BaseException as error:  # noqa: BLE001 - whatever an engine raises is a verdict here
             rest = Verdict.TIMED_OUT if isinstance(error, TimeoutError) else Verdict.FAILED
             self.errors.append(f"{work.kind.name.lower()}: {type(error).__name__}: {error}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stagehold.cache.stores.protocol import Buffer, Progress, Store, Verdict, cut_short
+from stagehold.cache.stores.protocol import Buffer, Progress, Store, Verdict, assign_tenant, cut_short
 
 
 class OneCopy:
@@ -44,6 +44,10 @@ class OneCopy:
     def cut(self, ticket: int, tick: int) -> None:
         """See `CuttableStore.cut`, as far as the inner store can."""
         cut_short(self.inner, ticket, tick)
+
+    def assign(self, ticket: int, namespace: bytes) -> None:
+        """See `TenantStore.assign`, as far as the inner store can."""
+        assign_tenant(self.inner, ticket, namespace)
 
     def close(self) -> None:
         """See `Store.close`."""
