@@ -37,10 +37,12 @@ class Cause(Enum):
     KNOWN = "it claimed {tokens} tokens, pages {first}..{last}, of a known end (hold {hold}, launch {launch}{woken})"
     TOO_SHORT = "less was missing on the device than is worth a fetch"
     QUERY_LIMIT = (
-        "it had to wait with its lookup: {lookups} lookups were in flight, the limit (query_limit; launch {launch})"
+        "it had to wait with its lookup: {lookups} lookups were in flight, and no more may be for it "
+        "(query_limit, tenant_share; launch {launch})"
     )
     LOAD_LIMIT = (
-        "it had to wait with its lookup: holds want {pages} pages of staging (load_limit_fraction; launch {launch})"
+        "it had to wait with its lookup: holds want {pages} pages of staging "
+        "(load_limit_fraction, tenant_share; launch {launch})"
     )
     ABSENT = "it did not ask: {store} was just heard to have nothing of what was missing (launch {launch})"
     LOSING = "it did not ask: waiting for {store} was found to cost more than computing (fetch_gate; launch {launch})"
