@@ -246,11 +246,11 @@ class LaunchRules:
         self.retries.leave_retry(m)
         start = core.live.joint_match(data.chain, data.hit_limit)
         reason = self.declined(data, start)
+        assert reason is not None
         if reason is Decline.QUERY_RATE:
             core.quotas.refuse("lookup", fits_alone=core.ledger.totals["query"] < core.config.query_limit)
         if reason is Decline.LOAD_LIMIT:
             core.quotas.refuse("load", fits_alone=core.hold_pages < core.config.load_limit_pages)
-        assert reason is not None
         if reason is Decline.ABSENT:
             data.asked_from = data.missing = start
             data.asked_at, data.look_again = core.beliefs.lessons, True
