@@ -61,7 +61,7 @@ def _sums(core: Core) -> Iterator[Violation]:
         yield Violation("staging", f"{core.staging.used} pages are out, {owned} have an owner")
     if core.tree.pinned > core.config.pin_cap:
         yield Violation("pins", f"{core.tree.pinned} pages are pinned, the cap is {core.config.pin_cap}")
-    for name, share in core.quotas.bounds:
+    for name, share in core.quotas.bounds if core.quotas.on else ():
         if share.beyond > share.overdue:
             what = f"{share.total} of {share.size} {name} are in use, and tenants lack {share.lack} of what they are "
             yield Violation("quotas", f"{what}guaranteed; only {share.overdue} had been given away before they came")

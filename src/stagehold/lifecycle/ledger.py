@@ -57,7 +57,7 @@ class Ledger:
 
     def _count(self, resource: str, namespace: bytes, units: int) -> None:
         self.totals[resource] += units
-        if resource in self.shares:
+        if self.shares and resource in self.shares:
             self.shares[resource].add(namespace, units)
 
     def give(self, resource: str, owner: int) -> bool:

@@ -75,8 +75,6 @@ class Quotas:
 
     def turn(self, tick: int) -> bool:
         """Once a tick: whether a tenant counts no more, so that there is more for the others."""
-        if not self.tenants:
-            return False
         over = []
         for tenant, seen in self.tenants.items():
             if tenant in self._requests or self._has_anything(tenant):

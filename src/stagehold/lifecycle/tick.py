@@ -241,7 +241,7 @@ class Tick:
 
     def issue(self) -> None:
         """Launches in order of arrival, then IO commits oldest first, then writes."""
-        if self.core.quotas.turn(self.core.clock.tick):
+        if self.core.quotas.on and self.core.quotas.turn(self.core.clock.tick):
             self.core.news += 1
         self._launch()
         self.offers.leaving()
