@@ -333,6 +333,35 @@ def test_writes_of_tenants_take_turns(hand: Build) -> None:
     assert list(h.core.backlog._lanes) == [("full", key(NAMESPACE))]
 
 
+def test_a_write_fits_in_what_its_tenant_is_guaranteed(hand: Build) -> None:
+    """Four pages are the largest write of 40; three are guaranteed to each of a dozen tenants."""
+    h = hand(tenant_share=0.25)
+    h.run("alone", h.prompt(8, 1))
+    assert {w.data.pages for w in h.core.writes.values()} == {4}
+    for number in range(11):
+        h.arrive(f"t{number}", h.prompt(1, 50 + number), namespace=Namespace(f"tenant {number}"))
+    h.until(lambda: not h.core.writes)
+    h.run("crowded", h.prompt(8, 2))
+    assert [w.data.pages for w in h.core.writes.values()] == [3, 3, 2]
+
+
+def test_what_waits_for_write_back_is_offered_past_a_full_backlog(hand: Build) -> None:
+    """The greedy tenant's pages leave first, and its part of the backlog is full: the other one's are offered."""
+    h = hand(
+        host_memory_mode=HostMode.CACHE, write_policy="write_back", tenant_share=0.5, write_backlog_tokens=8 * 16,
+        device_pages=48,
+    )  # fmt: skip
+    guest(h)
+    h.store.stall()
+    h.run("greedy", h.prompt(6, 1))
+    h.serve(h.arrive("other", h.prompt(6, 2), namespace=OTHER))
+    large = h.arrive("more", h.prompt(30, 3))
+    h.admit(large)
+    h.engine.extend(large, 30 * 16 + 1)
+    h.tick(3)
+    assert h.core.quotas.backlog.used == {key(NAMESPACE): 4, key(OTHER): 4}
+
+
 # Who counts
 
 

@@ -82,8 +82,11 @@ class Offers:
         if not self._late or not core.serves or core.store_open or self._seen == core.tree.changes:
             return
         self._count_gone()
-        was = self._state
-        whole = all(self._offer_slots(slots) for stock in core.stocks for slots in self._going(stock))
+        was, whole = self._state, True
+        for slots in (slots for stock in core.stocks for slots in self._going(stock)):
+            whole = self._offer_slots(slots) and whole
+            if not (whole or core.quotas.on):  # full for everybody
+                break
         self._seen = core.tree.changes if whole or self._is_futile(was) else -1
 
     def _going(self, stock: Stock) -> list[list[int]]:
