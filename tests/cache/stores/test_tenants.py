@@ -135,6 +135,18 @@ def test_a_tenant_too_many_keeps_nothing_and_hurts_nobody(tmp_path, caplog, form
     assert "more than 2 tenants" in told[0]
 
 
+def test_a_simulated_store_has_as_many_places_as_it_says():
+    """One tenant too many is refused and finds nothing; to ask takes no place; the part of no tenant goes on."""
+    with opened("sim:?capacity=2MiB&tenants=2") as users:
+        assert users.run(C, "exists", users.driver.names(1)).verdicts == (Verdict.MISS,)
+        names = {tenant: users.put(tenant, 4)[0] for tenant in (A, B)}
+        late, verdicts = users.put(C, 4)
+        assert verdicts == (Verdict.REFUSED,) * 4
+        assert users.whole(C, late) == 0
+        assert [users.whole(tenant, names[tenant]) for tenant in (A, B)] == [4, 4]
+        assert users.put(b"", 4)[1] == (Verdict.STORED,) * 4
+
+
 def test_reading_takes_no_place(tmp_path):
     """Who only asks has no folder made; what another process has made for it meanwhile is found."""
     with opened(url(tmp_path, tenants=1)) as users, opened(url(tmp_path, tenants=1)) as others:
