@@ -123,6 +123,15 @@ def test_a_cache_makes_room_from_those_who_have_more_than_their_own():
     assert tenancy.owned == {A: 6, B: 6}
 
 
+def test_a_cache_that_is_too_large_gives_up_what_it_was_just_given():
+    """Where nobody has more than its own, and what nobody owns is little."""
+    host, pool, tenancy = shelf(0.25, spare=0.5)
+    pool.alloc(16, A)
+    keys = keep(host, pool, B, 0, 6)
+    assert [host.has(key) for key in keys] == [True] * 4 + [False] * 2
+    assert tenancy.owned == {A: 16, B: 4}
+
+
 def test_a_page_that_is_freed_twice_changes_nothing():
     """The refusal puts back what it had taken."""
     _, pool, tenancy = shelf()

@@ -12,6 +12,7 @@ import pytest
 
 from stagehold import HostMode, Namespace
 from stagehold.cache.stores.simulated import Delays, SimulatedStore
+from stagehold.lifecycle.acts import Acts
 from stagehold.lifecycle.data import Handle
 from stagehold.lifecycle.errors import InvariantBroken
 from stagehold.specs.hold import HoldState
@@ -136,7 +137,7 @@ def test_an_elder_of_one_tenant_keeps_nothing_from_what_another_is_guaranteed(ha
     first, elder = fetching(h, (10, 1, NAMESPACE), (16, 2, NAMESPACE))
     h.hold_of(elder).data.passed = 99
     h.core.quotas.loads.guaranteed = 40  # nobody is kept from a launch
-    own, other = fetching(h, (4, 3, NAMESPACE), (4, 4, OTHER))
+    own, other = fetching(h, (4, 3, NAMESPACE), (8, 4, OTHER))
     assert states(h, first, elder, own, other) == [
         HoldState.FETCHING, HoldState.PARKED, HoldState.PARKED, HoldState.FETCHING
     ]  # fmt: skip
@@ -150,6 +151,18 @@ def test_beyond_its_own_a_tenant_waits_for_the_elders_of_others(hand: Build) -> 
     h.core.quotas.loads.guaranteed = 40
     (other,) = fetching(h, (4, 3, OTHER))
     assert states(h, first, elder, other) == [HoldState.FETCHING, HoldState.PARKED, HoldState.PARKED]
+
+
+def test_each_tenant_has_an_elder_of_its_own(hand: Build) -> None:
+    """A hold of each was passed too often, and nothing is kept for the older one: the other one is not passed again."""
+    h = hand(**{**HALF, "tenant_share": 0.25})
+    _, older, elder = fetching(h, (20, 1, OTHER), (24, 2, NAMESPACE), (18, 3, OTHER))
+    for one in (older, elder):
+        h.hold_of(one).data.passed = 99
+    h.core.news += 1
+    h.tick()
+    elders = [m.data.namespace for m in h.engine._parts.holds.elders]
+    assert elders == [key(NAMESPACE), key(OTHER)]
 
 
 # Host memory
@@ -256,6 +269,19 @@ def test_an_anchor_that_could_never_be_pinned_is_not_waited_for(hand: Build) -> 
     assert h.hold_of(handle).data.pin.pages == 0
 
 
+def test_a_pin_of_a_policy_is_its_tenants(hand: Build) -> None:
+    """Charged when it is taken, and no more when it is given back."""
+    h = hand(**HALF)
+    parts = h.engine._parts
+    acts = Acts(h.core, None, parts.holds, retries=parts.retries, running=parts.running)
+    h.grow(h.prompt(8), 6)
+    request = h.machine(h.arrive("r", h.prompt(8)))
+    acts.pin(request)
+    assert h.core.quotas.pins.used == {key(NAMESPACE): 6}
+    acts.unpin(request)
+    assert (h.core.quotas.pins.used, h.core.tree.pinned) == ({}, 0)
+
+
 def test_lookups_are_left_for_the_other_tenant(hand: Build) -> None:
     """Two of four are its own."""
     h = hand(**{**HALF, "delays": Delays(exists=(50, 50))}, query_limit=4)
@@ -291,7 +317,7 @@ def test_who_may_load_no_more_does_not_keep_others_from_being_launched(hand: Bui
 # Writes
 
 
-def test_the_backlog_is_left_for_the_other_tenant(hand: Build) -> None:
+def test_the_backlog_is_left_for_the_other_tenant(hand: Build, caplog: pytest.LogCaptureFixture) -> None:
     """Of 32 pages 16 are its own; what is refused is no sign of a bug, and nobody is told of one."""
     h = hand(**HALF, write_backlog_tokens=32 * 16)
     guest(h)
@@ -301,6 +327,7 @@ def test_the_backlog_is_left_for_the_other_tenant(hand: Build) -> None:
     assert h.engine.stats().refused_for_tenants["backlog"] == 1  # what follows it has no parent
     h.serve(h.arrive("other", h.prompt(16, 2), namespace=OTHER))
     assert h.engine.stats().backlog_pages == 32
+    assert "backlog is full" not in caplog.text
 
 
 def test_a_burst_of_writes_does_not_stand_before_others(hand: Build) -> None:
@@ -333,6 +360,31 @@ def test_writes_of_tenants_take_turns(hand: Build) -> None:
     assert list(h.core.backlog._lanes) == [("full", key(NAMESPACE))]
 
 
+def test_one_write_of_each_tenant_begins_before_the_second_of_any(hand: Build) -> None:
+    """Where nothing is blocked."""
+    h = hand(tenant_share=0.25)
+    for family, space in enumerate((NAMESPACE, OTHER)):
+        h.serve(h.arrive(f"r{family}", h.prompt(12, family), namespace=space))
+    begun: list[bytes] = []
+    for w in h.core.backlog.turn():
+        begun.append(w.data.namespace)
+        h.core.backlog.leave(w)
+    assert begun == [key(OTHER), key(NAMESPACE)] * 3
+
+
+def test_a_first_write_begins_however_much_others_write(hand: Build) -> None:
+    """Loads leave twelve pages to writes, all of which one tenant has; four of staging are free, and another one's."""
+    h = hand(tenant_share=0.1, load_limit_fraction=1.0, delays=Delays(exists=(1, 1), get=(500, 500), put=(500, 500)))
+    guest(h)
+    fetching(h, (24, 1, NAMESPACE))
+    h.run("greedy", h.prompt(20, 2))
+    h.tick(3)
+    assert (h.core.write_pages, h.core.staging.free_count) == (12, 4)
+    h.serve(h.arrive("other", h.prompt(4, 3), namespace=OTHER))
+    h.tick(2)
+    assert (h.core.write_pages, h.core.staging.free_count) == (16, 0)
+
+
 def test_a_write_fits_in_what_its_tenant_is_guaranteed(hand: Build) -> None:
     """Four pages are the largest write of 40; three are guaranteed to each of a dozen tenants."""
     h = hand(tenant_share=0.25)
@@ -359,6 +411,16 @@ def test_what_waits_for_write_back_is_offered_past_a_full_backlog(hand: Build) -
     h.admit(large)
     h.engine.extend(large, 30 * 16 + 1)
     h.tick(3)
+    assert h.core.quotas.backlog.used == {key(NAMESPACE): 4, key(OTHER): 4}
+
+
+def test_a_drain_writes_what_each_tenant_has_room_for(hand: Build) -> None:
+    """The same of all that is held back, in one go."""
+    h = hand(host_memory_mode=HostMode.CACHE, write_policy="write_back", tenant_share=0.5, write_backlog_tokens=8 * 16)
+    h.store.stall()
+    h.serve(h.arrive("other", h.prompt(6, 2), namespace=OTHER))
+    h.run("greedy", h.prompt(6, 1))
+    h.engine._parts.phases.offers.held_back()
     assert h.core.quotas.backlog.used == {key(NAMESPACE): 4, key(OTHER): 4}
 
 

@@ -136,33 +136,35 @@ class Offers:
     def _offer_slots(self, slots: list[int]) -> bool:
         """Offer the held back pages of these slots with all that leads to them; False where the backlog is full.
 
-        From the last slot on, since an offer of a page brings those before it.
+        From the last slot on, since an offer of a page brings those before it. Where tenants have quotas, the backlog
+        may be full for one, and have room for another.
         """
-        core, held, full = self.core, self.core.held_back.pages, False
+        held, full = self.core.held_back.pages, dict[bytes, None]()
         for slot in reversed(slots):
-            if slot not in held:
-                continue
-            chain, namespace, page = held[slot]
-            if core.on_its_way(core.stocks.spine, chain.page_key(page)):
-                del held[slot]
-                continue
-            first = self._uncovered_from(chain, page + 1)
-            taken = core.ledger.totals["backlog"] + core.quotas.backlog.for_others(namespace)
-            room = core.config.backlog_pages - taken
-            if room <= 0 and core.quotas.on:
-                full = True  # for this tenant
-                continue
-            if room <= 0:
-                return False
-            last = min(page + 1, first + room)
-            self.offer_span(chain, namespace, first, last)
-            core.settle()
-            for one, offered in zip(range(first, last), core.tree.slots(chain, first, last), strict=True):
-                if core.on_its_way(core.stocks.spine, chain.page_key(one)):
-                    held.pop(offered, None)
-            if slot in held:
-                return False
+            if slot in held and held[slot][1] not in full and not self._offer_slot(slot):
+                full[held[slot][1]] = None
+                if not self.core.quotas.on:
+                    break
         return not full
+
+    def _offer_slot(self, slot: int) -> bool:
+        """One of them; False where not all of it found room."""
+        core, held = self.core, self.core.held_back.pages
+        chain, namespace, page = held[slot]
+        if core.on_its_way(core.stocks.spine, chain.page_key(page)):
+            del held[slot]
+            return True
+        first = self._uncovered_from(chain, page + 1)
+        room = core.config.backlog_pages - core.ledger.totals["backlog"] - core.quotas.backlog.for_others(namespace)
+        if room <= 0:
+            return False
+        last = min(page + 1, first + room)
+        self.offer_span(chain, namespace, first, last)
+        core.settle()
+        for one, offered in zip(range(first, last), core.tree.slots(chain, first, last), strict=True):
+            if core.on_its_way(core.stocks.spine, chain.page_key(one)):
+                held.pop(offered, None)
+        return slot not in held
 
     # What
 

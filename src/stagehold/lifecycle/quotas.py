@@ -111,11 +111,14 @@ class Quotas:
     # What may be had
 
     def may_write(self, stock: Stock, tenant: bytes, pages: int, allowance: int) -> bool:
-        """Whether a write may have `pages` of what writes may have now; a tenant's first one always may."""
+        """Whether a write may have `pages` of what writes may have now; a tenant's first one always may.
+
+        Nothing is kept for others here: what staging has room for is.
+        """
         share = self.writes[stock.index]
         if self.on and (tenant not in share.used or share.covers(tenant, pages)):
             return True
-        return stock.written + pages + share.for_others(tenant) <= allowance
+        return stock.written + pages <= allowance
 
     def piece(self, stock: Stock) -> int:
         """Pages of the largest write of one tenant, which fits in what it is guaranteed."""

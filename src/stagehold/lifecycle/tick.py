@@ -269,16 +269,12 @@ class Tick:
         while queue:
             m = queue[0]
             if m.state is RequestState.QUEUED:
-                if core.serves and (core.is_load_full(m.data.namespace) or self._is_behind(m, queue)):
+                if core.serves and core.is_load_full(m.data.namespace):
                     return True
                 core.steps.request.issue(m)
                 core.settle()
             queue.popleft()
         return False
-
-    def _is_behind(self, m: Machine, queue: deque[Machine]) -> bool:
-        """Whether others of its tenant have waited longer."""
-        return queue is self.arrivals and m.data.namespace in self._waiting
 
     def queued(self) -> list[Machine]:
         """Requests that have not been launched yet, those that were put off first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stagehold import AdmissionOutcome, RequestState
+from stagehold import AdmissionOutcome, Namespace, RequestState
 from stagehold.cache.components.full import FULL
 from stagehold.specs.hold import HoldState
 
@@ -101,3 +101,11 @@ def test_a_fetch_that_brings_no_whole_window_brings_nothing(mixed):
     assert {} == h.hold_of(a).data.parts
     h.until(lambda: h.hold_of(a).state is HoldState.READY)
     assert 8 * 16 == h.admit(a).store_hit_tokens
+
+
+def test_a_window_that_another_tenant_is_guaranteed_is_left_out(mixed):
+    """Staging has room for two windows, and one of them is another tenant's."""
+    h = mixed("w", parts={"gates": False, "staging": 6}, tenant_share=0.5)
+    h.arrive("guest", h.prompt(1, 99), namespace=Namespace("another tenant"))
+    first, second = (fetched(h, family)[0] for family in (1, 2))
+    assert (["swa"], []) == (list(h.hold_of(first).data.parts), list(h.hold_of(second).data.parts))
