@@ -458,6 +458,25 @@ def test_more_tenants_than_shares_have_an_equal_part_each(hand: Build) -> None:
     assert guaranteed == [20, 20, 13, 10, 8]
 
 
+def test_a_snapshot_has_what_tenants_have(hand: Build) -> None:
+    """And what counts it is one thing again after the way back."""
+    h = hand(**HALF)
+    guest(h)
+    fetching(h, (10, 1, NAMESPACE))
+    saved = h.engine.snapshot()
+    before = dict(h.core.quotas.staging[0].used)
+    fetching(h, (8, 2, NAMESPACE), (8, 3, Namespace("a third")))
+    assert len(h.core.quotas.tenants) == 3
+    h.engine.restore(saved)
+    quotas = h.core.quotas
+    assert quotas.staging[0].used == before == {key(NAMESPACE): 10}
+    assert list(quotas.tenants) == [key(OTHER), key(NAMESPACE)]
+    assert h.core.staging.tenancy.held is quotas.staging[0]
+    assert h.core.ledger.shares["backlog"] is quotas.backlog
+    h.run("r9", h.prompt(8, 9))
+    h.tick(3)
+
+
 def test_a_breach_of_a_quota_is_one(hand: Build) -> None:
     """Planted: a hold gets staging that is another tenant's."""
     h = hand(**HALF)

@@ -109,3 +109,16 @@ def test_a_window_that_another_tenant_is_guaranteed_is_left_out(mixed):
     h.arrive("guest", h.prompt(1, 99), namespace=Namespace("another tenant"))
     first, second = (fetched(h, family)[0] for family in (1, 2))
     assert (["swa"], []) == (list(h.hold_of(first).data.parts), list(h.hold_of(second).data.parts))
+
+
+@pytest.mark.parametrize(("share", "last"), [(0.0, 28), (0.5, 20)])
+def test_a_span_that_all_components_restore_ends_where_its_tenant_can_have_it(mixed, share, last):
+    """28 pages are stored, with all windows; half of what staging has room for is another tenant's."""
+    h = mixed("w", tenant_share=share, load_limit_fraction=1.0)
+    h.arrive("guest", h.prompt(1, 99), namespace=Namespace("another tenant"))
+    h.put_all(h.prompt(28))
+    handle = h.arrive("r", h.prompt(28))
+    h.until_state(handle, RequestState.STAGED)
+    assert h.hold_of(handle).data.last == last
+    h.until(lambda: h.hold_of(handle).state is HoldState.READY)
+    assert h.admit(handle).hit_tokens == last * 16

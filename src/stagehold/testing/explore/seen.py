@@ -141,7 +141,8 @@ def _advice(core: Core) -> Told:
     absent = [(key, until - now) for key, until in beliefs._absent.items()]  # noqa: SLF001
     kept = sorted(host._pages, key=lambda key: host._pages[key].used)  # noqa: SLF001
     shared = [core.staging.references(host._pages[key].page) for key in kept]  # noqa: SLF001
-    return list(beliefs._stored), absent, flying, kept, shared, [list(ends) for ends in host._ends]  # noqa: SLF001
+    every = [host._ends, *host._lanes.values()]  # noqa: SLF001
+    return list(beliefs._stored), absent, flying, kept, shared, [list(ends) for two in every for ends in two]  # noqa: SLF001
 
 
 def _backlog(core: Core, order: dict[int, int]) -> Told:
