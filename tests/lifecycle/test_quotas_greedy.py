@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from stagehold import HostMode, Namespace
+from stagehold.cache.components.full import FULL
+from stagehold.cache.keys import Chain, object_name
 from stagehold.cache.stores.simulated import Delays, SimulatedStore
-from stagehold.testing.service import PAGE_SIZE, PROMPT_PAGES, Service
+from stagehold.testing.service import PAGE_SIZE, PROMPT_PAGES, Service, prompt
 
 GREEDY, SMALL = Namespace("model", cache_salt="greedy"), Namespace("model", cache_salt="small")
 FAMILIES = range(3)
@@ -64,8 +66,8 @@ class Two:
         return self.core.stocks.spine.staging.tenancy.owned.get(whose.digest(PAGE_SIZE), 0)
 
 
-def two(mode: HostMode, share: float, staging: int = STAGING, delays: Delays = SLOW) -> Two:
-    store = SimulatedStore(delays=delays)
+def two(mode: HostMode, share: float, staging: int = STAGING, pages_per_tick: int | None = None) -> Two:
+    store = SimulatedStore(delays=SLOW, pages_per_tick=pages_per_tick)
     service = Service(store, page_bytes=1024, pace_seconds=0.0, mode=mode, staging_pages=staging, tenant_share=share)
     service.attach()
     return Two(service)
@@ -133,3 +135,30 @@ def test_a_deep_queue_of_fetches_leaves_room_for_others(mode: HostMode, share: f
         refused = service.engine.stats().refused_for_tenants
         assert service.breaches() == []
     assert hits == (alone(mode) if share else 0), refused
+
+
+def stored(service: Service, whose: Namespace) -> int:
+    """Pages of the small tenant's prompts that the store has of a tenant."""
+    chains = [Chain(whose, prompt(family), PAGE_SIZE) for family in FAMILIES]
+    names = [object_name(chain.page_key(page), component=FULL) for chain in chains for page in range(PROMPT_PAGES)]
+    return sum(name in service.store.medium for name in names)
+
+
+@pytest.mark.parametrize("mode", HostMode)
+@pytest.mark.parametrize("share", [0.0, SHARE])
+def test_a_burst_of_writes_leaves_the_store_to_others(mode: HostMode, share: float) -> None:
+    """The backlog is full of the greedy tenant's pages, and the store takes one page a tick; it goes on computing."""
+    run = two(mode, share, pages_per_tick=1)
+    with run.service as service:
+        service.engine.arrive("guest", prompt(9)[:2], SMALL, 1)  # it is there before the burst
+        run.submit(range(100, 160), GREEDY)
+        run.until(lambda: service.engine.stats().backlog_pages > 180)
+        run.serve(FAMILIES, SMALL)
+        for start in range(200, 600, 40):
+            run.submit(range(start, start + 40), GREEDY)
+            for _ in range(40):
+                run.step()
+        assert service.engine.stats().backlog_pages > 100
+        assert stored(service, GREEDY) == 0  # the same prompts, which it has not computed
+        assert stored(service, SMALL) == (WHOLE // PAGE_SIZE if share else 0)
+        service.scheduler.abort_all()

@@ -24,8 +24,8 @@ RESOURCES = ("staging", "pin", "load", "lookup", "backlog")
 class Quotas:
     """The quotas of one engine. `on` is whether there are any.
 
-    `pins`, `lookups` and `backlog` are bounds; `loads` and `writes`, by component, bound how much of staging holds are
-    launched for and writes may have. `staging` is, by component, what holds and writes have of it.
+    `pins`, `lookups` and `backlog` are bounds, and so are the pages of each component's `staging` that holds and writes
+    have; `writes` is what of those writes have, and `loads` the pages that holds were launched for.
     """
 
     def __init__(self, config: EngineConfig, stocks: Stocks) -> None:
@@ -38,7 +38,7 @@ class Quotas:
         self.backlog = self._of(config, config.backlog_pages)
         self.loads = self._of(config, config.load_limit_pages)
         self.staging = [self._of(config, stock.size) for stock in stocks]
-        self.writes = [self._of(config, stock.write_share) for stock in stocks]
+        self.writes = [self._of(config, stock.size) for stock in stocks]
         self.refused: Counter[str] = Counter()  # times, by resource, where there was room, and it was for others
         self._tenancies: list[Tenancy] = []
         for stock in stocks if self.on else ():
@@ -113,11 +113,15 @@ class Quotas:
     def may_write(self, stock: Stock, tenant: bytes, pages: int, allowance: int) -> bool:
         """Whether a write may have `pages` of what writes may have now; a tenant's first one always may.
 
-        Nothing is kept for others here: what staging has room for is.
+        Loads come first in all of staging, and so they do in what one tenant is guaranteed: there its writes may have
+        the same part, whatever others load and write. Where staging has no room for it is another question.
         """
-        share = self.writes[stock.index]
-        if self.on and (tenant not in share.used or share.covers(tenant, pages)):
-            return True
+        if self.on:
+            own, mine = self.staging[stock.index], self.writes[stock.index].used.get(tenant, 0)
+            loads = own.used.get(tenant, 0) - mine
+            part = max(own.guaranteed // 5, own.guaranteed - loads - own.guaranteed // 10)
+            if not mine or mine + pages <= part:
+                return True
         return stock.written + pages <= allowance
 
     def piece(self, stock: Stock) -> int:
