@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from stagehold import EngineConfig, HostMode, Limits, Misuse
+from stagehold import ComponentConfig, EngineConfig, HostMode, Limits, Misuse
 from stagehold.testing.hand import small_config
+
+WINDOW = ComponentConfig(name="swa", kind="sliding_window", device_pages=80, staging_pages=6, window_tokens=48)
 
 
 @pytest.mark.parametrize(
@@ -37,6 +39,13 @@ def test_the_largest_request_is_counted_in_whole_pages():
         ({"no_such_key": 1}, r"no_such_key"),
         ({"page_size": 0}, r"page_size"),
         ({"retry_max_reissues": -1}, r"retry_max_reissues"),
+        ({"tenant_share": 1.5}, r"tenant_share"),
+        ({"tenant_share": 0.5, "staging_pages": 0}, r"tenant_share=0.5 with staging_pages=0 would do nothing"),
+        ({"tenant_share": 0.03}, r"0.03 of 32 pages of the pin cap is less than one.*the least share is 1/32"),
+        ({"tenant_share": 0.2, "query_limit": 4}, r"0.2 of 4 lookups \(query_limit\).*the least share is 1/4"),
+        ({"tenant_share": 0.1, "write_backlog_tokens": 96}, r"0.1 of 6 pages of the write backlog"),
+        ({"tenant_share": 0.04}, r"0.04 of staging_pages=40 is 1 pages, but the smallest fetch needs 2.*2/40"),
+        ({"tenant_share": 0.3, "components": (WINDOW,)}, r"component 'swa'=6 is 1 pages, but one hold needs 3"),
     ],
 )
 def test_what_cannot_work_is_refused_with_its_numbers(settings, sentence):
@@ -64,6 +73,12 @@ def test_the_design_s_defaults():
         config.load_limit_pages,
         EngineConfig(**{**config.model_dump(exclude={"limits"}), "host_memory_mode": "buffer_only"}).load_limit_pages,
     )
+
+
+@pytest.mark.parametrize("settings", [{"tenant_share": 0.05}, {"tenant_share": 0.05, "pin_fraction": 0.0}])
+def test_a_share_that_has_room_for_the_smallest_fetch_is_taken(settings):
+    """Two of 40 pages; where pins are switched off on purpose, nobody is guaranteed any."""
+    assert small_config(**settings).tenant_share == 0.05
 
 
 @pytest.mark.parametrize(("tokens", "pages"), [(1, 1), (16, 1), (17, 2), (256, 16)])

@@ -314,6 +314,14 @@ def test_who_may_load_no_more_does_not_keep_others_from_being_launched(hand: Bui
     assert h.engine._parts.phases.queued() == []
 
 
+def test_the_first_load_of_a_tenant_is_launched_however_little_is_guaranteed(hand: Build) -> None:
+    """Half of a limit of one page is none."""
+    h = hand(**{**HALF, "load_limit_fraction": 0.01})
+    greedy, other = (fetched(h, f"r{number}", 4, number, space) for number, space in enumerate((NAMESPACE, OTHER)))
+    assert (h.config.load_limit_pages, h.core.quotas.loads.guaranteed) == (1, 0)
+    assert states(h, greedy, other) == [HoldState.FETCHING] * 2
+
+
 # Writes
 
 

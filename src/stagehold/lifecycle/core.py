@@ -133,11 +133,17 @@ class Core(Rooms):
         self.quotas.count(self.quotas.loads, namespace, pages)
 
     def is_load_full(self, namespace: bytes) -> bool:
-        """Whether holds want or own as much of staging as another one of the tenant may be launched for."""
+        """Whether holds want or own as much of staging as another one of the tenant may be launched for.
+
+        Where tenants have quotas, the first hold of each may always be.
+        """
         quotas, limit = self.quotas, self.config.load_limit_pages
         if not quotas.on:
             return self.hold_pages >= limit
-        return not quotas.loads.covers(namespace, 1) and self.hold_pages + quotas.loads.for_others(namespace) >= limit
+        loads = quotas.loads
+        if namespace not in loads.used or loads.covers(namespace, 1):
+            return False
+        return self.hold_pages + loads.for_others(namespace) >= limit
 
     def span_limit(self, namespace: bytes) -> int:
         """Pages of the longest span that staging can ever give a hold of the tenant, the others being what they are."""
