@@ -107,11 +107,12 @@ def test_a_tenant_finds_nothing_of_another_in_the_page_cache(other: Namespace) -
         assert service.breaches() == []
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3])
 @pytest.mark.parametrize("mode", list(HostMode))
-def test_tenants_with_the_same_prompts_at_once_share_nothing(mode: HostMode) -> None:
+def test_tenants_with_the_same_prompts_at_once_share_nothing(mode: HostMode, share: float) -> None:
     """Side by side, crowded, in every tier: each hits what it has written itself, as if it were alone."""
     tenants = [A, *OTHERS[:2]]
-    with Service(SimulatedStore(), page_bytes=1024, mode=mode, page_cache_fraction=0.5) as service:
+    with Service(SimulatedStore(), page_bytes=1024, mode=mode, page_cache_fraction=0.5, tenant_share=share) as service:
         service.attach()
         for _ in range(3):
             for tenant in tenants:
