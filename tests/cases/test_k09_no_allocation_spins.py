@@ -35,7 +35,7 @@ def test_ticks_before_a_full_staging_try_nothing_again_until_something_comes_bac
     parked = [hold for hold in h.core.holds.values() if hold.state is HoldState.PARKED]
     calls = []
     alloc = StagingPool.alloc
-    monkeypatch.setattr(StagingPool, "alloc", lambda self, n: calls.append(n) or alloc(self, n))
+    monkeypatch.setattr(StagingPool, "alloc", lambda self, n, *whose: calls.append(n) or alloc(self, n, *whose))
     h.tick(100)
     assert [HoldState.PARKED] == [hold.state for hold in parked]
     assert [] == calls
