@@ -20,7 +20,7 @@ KINDS = {
     "pin not moved by a split", "retry not cleared on an exit", "attempts not counted for one cause",
     "head not exempted", "charge before delivery", "partial delivery taken for a smaller success",
     "belief taught on failure", "backlog not decremented", "rank-local branch before the exchange",
-    "namespace taken from the node instead of the request",
+    "namespace taken from the node instead of the request", "given to one tenant, and guaranteed to another",
 }  # fmt: skip
 
 LEAST_MUTANTS = 40
