@@ -19,7 +19,7 @@ def shelf(fraction: float = 0.25, *, spare: float = 0.0) -> tuple[HostTier, Stag
     active = dict.fromkeys((A, B, C), 0)
     pool = StagingPool(SIZE)
     share = Share(SIZE, fraction, active)
-    share.settle()
+    share.settle(A)
     tenancy = pool.tenancy = Tenancy(share, active)
     return HostTier(pool, tier=not spare, spare=spare), pool, tenancy
 
@@ -38,7 +38,7 @@ def keep(host: HostTier, pool: StagingPool, tenant: bytes, first: int, last: int
 def test_what_is_guaranteed_never_adds_up_to_more_than_there_is(fraction, tenants, guaranteed):
     """A fraction of all, or an equal part where there are too many for that."""
     share = Share(SIZE, fraction, {b"%d" % number: 0 for number in range(tenants)})
-    share.settle()
+    share.settle(b"0")
     assert share.guaranteed == guaranteed
     assert share.guaranteed * tenants <= SIZE
     assert share.for_others(b"0") == guaranteed * (tenants - 1)
@@ -53,12 +53,10 @@ def test_sums_are_what_counting_anew_gives(seed):
     share = Share(dice.choice((7, 24, 100)), dice.choice((0.1, 0.3, 1.0)), active)
     for _ in range(400):
         who = b"%d" % dice.randrange(6)
-        if dice.random() < 0.1:
-            if who in active and not share.used.get(who):
-                del active[who]
-            else:
+        if who not in active or (not share.used.get(who) and dice.random() < 0.1):
+            if active.pop(who, None) is None:
                 active[who] = 0
-            share.settle()
+            share.settle(who)
         elif who in active:
             room = share.size - share.total - share.for_others(who)
             units = dice.randint(-share.used.get(who, 0), max(0, room))

@@ -15,6 +15,7 @@ from stagehold.cache.stores.simulated import Delays, SimulatedStore
 from stagehold.lifecycle.acts import Acts
 from stagehold.lifecycle.data import Handle
 from stagehold.lifecycle.errors import InvariantBroken
+from stagehold.lifecycle.quotas import LOOKED_AT_A_TICK
 from stagehold.specs.hold import HoldState
 from stagehold.specs.request import RequestState
 from stagehold.specs.write import WriteState
@@ -464,6 +465,18 @@ def test_more_tenants_than_shares_have_an_equal_part_each(hand: Build) -> None:
         h.arrive(f"t{number}", h.prompt(1, number), namespace=Namespace(f"tenant {number}"))
         guaranteed.append(h.core.quotas.staging[0].guaranteed)
     assert guaranteed == [20, 20, 13, 10, 8]
+
+
+def test_who_counts_is_asked_a_few_at_a_time(hand: Build) -> None:
+    """Where each user is a tenant: thousands that have gone are forgotten in as many ticks as that takes."""
+    h = hand(tenant_share=0.25)
+    for number in range(3 * LOOKED_AT_A_TICK):
+        h.engine.abort(h.arrive(f"t{number}", h.prompt(1, number), namespace=Namespace(f"tenant {number}")))
+    left = []
+    for _ in range(3):
+        h.tick()
+        left.append(len(h.core.quotas.tenants))
+    assert left == [2 * LOOKED_AT_A_TICK, LOOKED_AT_A_TICK, 0]
 
 
 def test_a_snapshot_has_what_tenants_have(hand: Build) -> None:

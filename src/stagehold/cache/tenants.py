@@ -30,11 +30,15 @@ class Share:
         self.lack = 0
         self.overdue = 0
 
-    def settle(self) -> None:
-        """The tenants are others now: say anew what each is guaranteed."""
-        active = self._active
+    def settle(self, tenant: bytes) -> None:
+        """The tenant has become one, or is one no more: say anew what each is guaranteed."""
+        active, before = self._active, self.guaranteed
         self.guaranteed = min(int(self.fraction * self.size), self.size // len(active)) if active else 0
-        self.lack = sum(max(0, self.guaranteed - self.used.get(tenant, 0)) for tenant in active)
+        if self.guaranteed == before:  # with many tenants the usual case, and it must not cost a look at all of them
+            own = max(0, before - self.used.get(tenant, 0))
+            self.lack += own if tenant in active else -own
+        else:
+            self.lack = sum(max(0, self.guaranteed - self.used.get(one, 0)) for one in active)
         self.overdue = self.beyond
 
     @property

@@ -12,10 +12,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 
 from stagehold.cache.tenants import Share, Tenancy
 from stagehold.lifecycle.stocks import Stock, Stocks
 from stagehold.specs.config import EngineConfig
+
+LOOKED_AT_A_TICK = 64
+"""Tenants of which it is asked whether anything is left: all where they are few, and a bound where each user is one."""
 
 RESOURCES = ("staging", "pin", "load", "lookup", "backlog")
 """What a refusal may be for that other tenants are the reason of."""
@@ -31,7 +35,7 @@ class Quotas:
     def __init__(self, config: EngineConfig, stocks: Stocks) -> None:
         self.on = config.tenant_share > 0
         self._keep_ticks = config.limits.belief_limit
-        self.tenants: dict[bytes, int] = {}  # by namespace: the last tick in which more than pages was left of it
+        self.tenants: dict[bytes, int] = {}  # the last tick in which it was seen to have more than pages, by namespace
         self._requests: dict[bytes, int] = {}
         self.pins = self._of(config, config.pin_cap)
         self.lookups = self._of(config, config.query_limit)
@@ -64,7 +68,7 @@ class Quotas:
         self._requests[tenant] = self._requests.get(tenant, 0) + 1
         if tenant not in self.tenants:
             self.tenants[tenant] = tick
-            self._settle()
+            self._settle(tenant)
 
     def left(self, tenant: bytes) -> None:
         """A request of the tenant has gone."""
@@ -74,27 +78,26 @@ class Quotas:
                 del self._requests[tenant]
 
     def turn(self, tick: int) -> bool:
-        """Once a tick: whether a tenant counts no more, so that there is more for the others."""
-        over = []
-        for tenant, seen in self.tenants.items():
+        """Once a tick, a few of them: whether a tenant counts no more, so that there is more for the others."""
+        before = len(self.tenants)
+        for tenant, seen in list(islice(self.tenants.items(), LOOKED_AT_A_TICK)):
+            del self.tenants[tenant]
             if tenant in self._requests or self._has_anything(tenant):
                 self.tenants[tenant] = tick
-            elif tick - seen > self._keep_ticks or not any(tenant in one.owned for one in self._tenancies):
-                over.append(tenant)
-        for tenant in over:
-            del self.tenants[tenant]
-        if over:
-            self._settle()
-        return bool(over)
+            elif tick - seen <= self._keep_ticks and any(tenant in one.owned for one in self._tenancies):
+                self.tenants[tenant] = seen
+            else:
+                self._settle(tenant)
+        return len(self.tenants) < before
 
     def _has_anything(self, tenant: bytes) -> bool:
         if tenant in self.backlog.used or tenant in self.pins.used:
             return True
         return any(tenant in share.used for share in self.staging)
 
-    def _settle(self) -> None:
+    def _settle(self, tenant: bytes) -> None:
         for share in (self.pins, self.lookups, self.backlog, self.loads, *self.staging, *self.writes):
-            share.settle()
+            share.settle(tenant)
 
     # What is counted here because nobody else counts it by tenant
 
