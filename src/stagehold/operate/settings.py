@@ -223,7 +223,8 @@ def _names_in(tree: Mapping[str, Any]) -> Iterator[str]:
             yield name
     listed = tree.get("components")
     for one in listed if isinstance(listed, list | tuple) else ():
-        yield from (f"components.{name}" for name in one if isinstance(one, Mapping))
+        if isinstance(one, Mapping):
+            yield from (f"components.{name}" for name in one)
 
 
 def _shown(name: str, place: str) -> str:
