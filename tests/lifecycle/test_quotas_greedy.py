@@ -162,3 +162,17 @@ def test_a_burst_of_writes_leaves_the_store_to_others(mode: HostMode, share: flo
         assert stored(service, GREEDY) == 0  # the same prompts, which it has not computed
         assert stored(service, SMALL) == (WHOLE // PAGE_SIZE if share else 0)
         service.scheduler.abort_all()
+
+
+@pytest.mark.parametrize("share", [0.0, SHARE])
+def test_what_a_tenant_is_guaranteed_stays_on_the_device_while_others_have_more(share: float) -> None:
+    """The greedy tenant computes ten times what the device has room for."""
+    run = two(HostMode.CACHE, share)
+    with run.service as service:
+        run.serve(FAMILIES, SMALL)
+        service.drain()
+        for start in range(0, 160, 8):  # half of the device is promised at most: who runs leaves the other half
+            run.serve(range(start, start + 8), GREEDY)
+        on_device = run.core.tree.full_match(Chain(SMALL, prompt(0), PAGE_SIZE), PROMPT_PAGES)
+        assert on_device == (PROMPT_PAGES if share else 0)
+        assert service.breaches() == []

@@ -22,6 +22,7 @@ from stagehold.cache.node import NIL, Cell, Node, new_root
 from stagehold.cache.pools import Pool
 from stagehold.cache.recency import EvictionOrder, LeafLRU
 from stagehold.cache.residency import Residency
+from stagehold.cache.tenants import Share
 
 
 class Spine:
@@ -56,6 +57,7 @@ class Spine:
         self.gone: list[int] | None = None  # slots of pages that went since they were last asked for; None: nobody asks
         self.moves = Moves(book or Residency()) if checked or book is not None else None
         self.claims = Claims()
+        self.tenants: Share | None = None  # what each tenant has of the pages, where tenants have quotas
         self.nodes = 0
         self.total = 0
         self.changes = 0  # moves whenever a match could come out otherwise
@@ -101,6 +103,12 @@ class Spine:
             root = self.index.roots[chain.root_key] = new_root()
             root.keys = [chain.root_key]
         return root
+
+    def tenant(self, node: Node) -> bytes:
+        """Whose a node is: the key of its namespace's root, which is its own parent."""
+        while node.parent is not node:
+            node = node.parent
+        return node.keys[0]
 
     # -- changes -------------------------------------------------------------------------------------------
 
@@ -148,6 +156,8 @@ class Spine:
         self.nodes += 1
         self.changes += 1
         self.total += end - start
+        if self.tenants is not None:
+            self.tenants.add(chain.root_key, end - start)
         self.holds.evictable += end - start
         self.order.born(node)
         if self.log is not None:
@@ -168,6 +178,8 @@ class Spine:
         keys = self.index.shorten(leaf, end)
         self.order.shortened(leaf, pages, keys)
         self.changes += 1
+        if self.tenants is not None:
+            self.tenants.add(self.tenant(leaf), -pages)
         self.total -= pages
         self.holds.evictable -= pages
         if self.log is not None:
@@ -187,6 +199,8 @@ class Spine:
         parent, size = leaf.parent, leaf.end - leaf.start
         self.nodes -= 1
         self.changes += 1
+        if self.tenants is not None:
+            self.tenants.add(self.tenant(leaf), -size)
         self.total -= size
         self.holds.evictable -= size
         self.order.removed(leaf, parent)

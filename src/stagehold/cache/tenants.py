@@ -68,6 +68,10 @@ class Share:
         """Whether what the tenant is guaranteed has room for so many more."""
         return self.used.get(tenant, 0) + units <= self.guaranteed
 
+    def spare(self, tenant: bytes) -> int:
+        """What the tenant has beyond what it is guaranteed; all of it, where it is no tenant any more."""
+        return max(0, self.used.get(tenant, 0) - (self.guaranteed if tenant in self._active else 0))
+
     def most(self, tenant: bytes) -> int:
         """What the tenant can have at best, while the others are what they are."""
         return self.size - self.guaranteed * (len(self._active) - (tenant in self._active))

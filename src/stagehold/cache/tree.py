@@ -8,8 +8,9 @@ a chain; a prefix is named by chain and length.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from stagehold.cache.check import check, owned_slots
@@ -24,6 +25,10 @@ from stagehold.cache.node import Node
 from stagehold.cache.protection import Protected
 from stagehold.cache.snapshot import copy_spine, digest
 from stagehold.cache.spine import slots_between
+
+LEAVES_LOOKED_AT = 1024
+"""Of those that would go next, to find some of a tenant that has more than its own: what one eviction may cost, where
+all that many are of others. Then these go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +179,7 @@ class Tree(Protected):
         return freed
 
     def _evict_pages(self, n: int) -> int:
-        freed = 0
+        freed = 0 if self.tenants is None else self._evict_beyond(n)
         while freed < n:
             node = self.order.victim()
             if node is None:
@@ -187,6 +192,42 @@ class Tree(Protected):
             freed += size
         return freed
 
+    def _evict_beyond(self, n: int) -> int:
+        """Free pages of tenants that have more than they are guaranteed, while there are such leaves."""
+        freed = 0
+        while freed < n and (leaving := self._beyond(n - freed)):
+            for leaf, pages in leaving:
+                freed += pages
+                if pages < leaf.end - leaf.start:
+                    self.trim(leaf, pages)
+                else:
+                    self.delete_leaf(leaf)
+        return freed
+
+    def _beyond(self, n: int) -> list[tuple[Node, int]]:
+        """Such leaves in the order in which they would go, each with how many of its last pages may; `n` at most."""
+        assert self.tenants is not None
+        found: list[tuple[Node, int]] = []
+        spare = {tenant: pages for tenant in self.tenants.used if (pages := self.tenants.spare(tenant))}
+        for leaf in islice(self.order.coming(), LEAVES_LOOKED_AT) if spare else ():
+            tenant = self.tenant(leaf)
+            pages = min(leaf.end - leaf.start, spare.get(tenant, 0), n)
+            if pages:
+                found.append((leaf, pages))
+                spare[tenant] -= pages
+                n -= pages
+            if not n:
+                break
+        return found
+
+    def _coming(self) -> Iterable[Node]:
+        """Leaves in the order in which they would go: those of tenants with more than their own before the others."""
+        tenants = self.tenants
+        if tenants is None:
+            return self.order.coming()
+        first = islice(self.order.coming(), LEAVES_LOOKED_AT)
+        return sorted(first, key=lambda leaf: not tenants.spare(self.tenant(leaf)))
+
     def next_out(self, n: int, component: str = SPINE) -> list[list[int]]:
         """Slots of pages whose nodes the next evictions of `n` slots of a component would take, node by node.
 
@@ -194,7 +235,7 @@ class Tree(Protected):
         now: what would become a leaf by these evictions is not among them.
         """
         found: list[list[int]] = []
-        coming = self.order.coming() if component == SPINE else self.part(component).ring_members()
+        coming = self._coming() if component == SPINE else self.part(component).ring_members()
         for node in coming:
             if n <= 0:
                 break

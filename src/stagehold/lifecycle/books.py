@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from stagehold.cache.errors import InvariantBroken
 from stagehold.cache.residency import IN_HOST, ON_DEVICE
+from stagehold.cache.snapshot import nodes_of
 from stagehold.cache.tenants import Share
 from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.facts import Capacity
@@ -230,6 +231,8 @@ def _tenants(core: Core) -> Iterator[Violation]:
             mine = h.data if stock is core.stocks.spine else h.data.parts.get(stock.name)
             pages |= dict.fromkeys(mine.staging if mine is not None else (), h.data.namespace)
         found.append(("staging", quotas.staging[stock.index], _summed((whose, 1) for whose in pages.values())))
+    nodes = nodes_of(core.tree)
+    found.append(("device", quotas.device, _summed((core.tree.tenant(one), one.end - one.start) for one in nodes)))
     for name, share, counted in found:
         if share.used != counted:
             yield Violation("quotas", f"{name}: tenants have {counted}, {share.used} is counted")

@@ -29,7 +29,8 @@ class Quotas:
     """The quotas of one engine. `on` is whether there are any.
 
     `pins`, `lookups` and `backlog` are bounds, and so are the pages of each component's `staging` that holds and writes
-    have; `writes` is what of those writes have, and `loads` the pages that holds were launched for.
+    have; `writes` is what of those writes have, and `loads` the pages that holds were launched for. `device` are pages
+    of the tree, and no bound: they only say whose go first.
     """
 
     def __init__(self, config: EngineConfig, stocks: Stocks) -> None:
@@ -43,6 +44,7 @@ class Quotas:
         self.loads = self._of(config, config.load_limit_pages)
         self.staging = [self._of(config, stock.size) for stock in stocks]
         self.writes = [self._of(config, stock.size) for stock in stocks]
+        self.device = self._of(config, config.device_pages)
         self.refused: Counter[str] = Counter()  # times, by resource, where there was room, and it was for others
         self._tenancies: list[Tenancy] = []
         for stock in stocks if self.on else ():
@@ -96,7 +98,7 @@ class Quotas:
         return any(tenant in share.used for share in self.staging)
 
     def _settle(self, tenant: bytes) -> None:
-        for share in (self.pins, self.lookups, self.backlog, self.loads, *self.staging, *self.writes):
+        for share in (self.pins, self.lookups, self.backlog, self.loads, self.device, *self.staging, *self.writes):
             share.settle(tenant)
 
     # What is counted here because nobody else counts it by tenant

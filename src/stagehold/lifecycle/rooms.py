@@ -42,6 +42,8 @@ class Rooms:
         self.book = Residency() if checked else None
         parts = build(config.components, config.page_size)
         self.tree = Tree(config.page_size, pools, components=parts, order=order, book=self.book)
+        if self.quotas.on:
+            self.tree.tenants = self.quotas.device
         if self.book is not None and config.host_memory_mode is HostMode.CACHE:
             self.stocks.watch(self.book)
         self.live: LiveView[Receipt, Receipt] = self.tree  # what decisions look at and protect
