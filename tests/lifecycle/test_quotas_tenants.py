@@ -1,0 +1,48 @@
+"""Who counts as a tenant, and for how long: what each is guaranteed follows from how many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stagehold import Namespace
+from stagehold.cache.stores.simulated import Delays
+from stagehold.lifecycle.quotas import LOOKED_AT_A_TICK
+from stagehold.testing.hand import NAMESPACE, Hand
+
+SLOW_PUTS = Delays(exists=(1, 1), get=(1, 1), put=(100, 100))
+
+Build = Callable[..., Hand]
+
+
+def test_a_tenant_counts_until_nothing_of_it_is_left(hand: Build) -> None:
+    """Its request, then its write, then nothing."""
+    h = hand(tenant_share=0.25, delays=SLOW_PUTS)
+    h.run("r", h.prompt(4))
+    h.tick(5)
+    assert (list(h.core.quotas.tenants), h.core.requests) == ([NAMESPACE.digest(16)], {})
+    h.until(lambda: not h.core.writes)
+    h.tick()
+    assert h.core.quotas.tenants == {}
+    assert h.engine.stats().tenants == 0
+
+
+def test_more_tenants_than_shares_have_an_equal_part_each(hand: Build) -> None:
+    """Half of 40 for each of two; eight for each of five."""
+    h = hand(tenant_share=0.5)
+    guaranteed = []
+    for number in range(5):
+        h.arrive(f"t{number}", h.prompt(1, number), namespace=Namespace(f"tenant {number}"))
+        guaranteed.append(h.core.quotas.staging[0].guaranteed)
+    assert guaranteed == [20, 20, 13, 10, 8]
+
+
+def test_who_counts_is_asked_a_few_at_a_time(hand: Build) -> None:
+    """Where each user is a tenant: thousands that have gone are forgotten in as many ticks as that takes."""
+    h = hand(tenant_share=0.25)
+    for number in range(3 * LOOKED_AT_A_TICK):
+        h.engine.abort(h.arrive(f"t{number}", h.prompt(1, number), namespace=Namespace(f"tenant {number}")))
+    left = []
+    for _ in range(3):
+        h.tick()
+        left.append(len(h.core.quotas.tenants))
+    assert left == [2 * LOOKED_AT_A_TICK, LOOKED_AT_A_TICK, 0]
