@@ -50,7 +50,7 @@ def test_a_request_stops_after_its_budget_and_computes(hand):
     store = Liar()
     h = hand(store=store)
     a = h.arrive("a", h.prompt(8))
-    h.until_state(a, RequestState.CAPPED, patience=200)
+    h.until_state(a, RequestState.CAPPED, patience=1000)
     assert (9, 9) == (store.lookups, store.reads)
     assert 0 == h.admit(a).hit_tokens
 

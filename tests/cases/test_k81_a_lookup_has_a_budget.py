@@ -79,11 +79,10 @@ def test_a_clock_for_each_question_would_be_seen(hand, monkeypatch):
     h.tick()
     waits, issues = Visits._waits, [0]
 
-    def anew(self, data, pages):
-        m = self.core.requests[next(iter(self.core.requests))]
+    def anew(self, m, hold):
         if m.issues != issues[0]:
-            issues[0], data.wait_from = m.issues, -1
-        return waits(self, data, pages)
+            issues[0], m.data.wait_from = m.issues, -1
+        return waits(self, m, hold)
 
     monkeypatch.setattr(Visits, "_waits", anew)
     skipped = 0

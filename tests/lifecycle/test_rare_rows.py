@@ -44,7 +44,7 @@ def test_a_retry_that_falls_due_in_an_outage_waits_for_the_recovery(hand: Build)
 
 
 def test_a_retry_that_falls_due_while_staging_is_full_is_declined_and_counted(hand: Build) -> None:
-    """The load limit declines it, and its next turn is one interval later."""
+    """The load limit declines it, and its next turn is the next interval later."""
     h = hand(delays=SLOW_GETS)
     handle = missed(h)
     for family in (2, 3):
@@ -54,7 +54,9 @@ def test_a_retry_that_falls_due_while_staging_is_full_is_declined_and_counted(ha
 
     assert (2, RequestState.RETRY) == (h.machine(handle).issues, h.engine.state_of(handle))
     assert {"load_limit": 1} == h.engine.stats().declines
-    h.tick(8)
+    h.tick(15)
+    assert 1 == h.taken("request.retry.due.DECLINED")
+    h.tick(1)
     assert 2 == h.taken("request.retry.due.DECLINED")
 
 

@@ -54,9 +54,16 @@ def test_after_eight_reissues_the_request_is_capped_and_computes(hand):
     assert 0 == h.admit(a).hit_tokens
 
 
-def test_launches_of_a_hopeless_request_are_one_interval_and_one_answer_apart(hand):
-    """A store that answers fast is still not asked more often than paced."""
+def test_launches_of_a_hopeless_request_are_ever_longer_intervals_and_one_answer_apart(hand):
+    """A store that answers fast is still not asked more often than paced; what it never has, less and less often."""
     h = hand()
+    asked = launches(h, h.arrive("a", h.prompt(8)))
+    assert [9, 17, 33, 65, 129, 129, 129, 129] == [later - earlier for earlier, later in pairwise(asked)]
+
+
+def test_a_cap_of_one_interval_keeps_launches_equally_far_apart(hand):
+    """retry_interval_cap = retry_interval_ticks."""
+    h = hand(retry_interval_cap=8)
     asked = launches(h, h.arrive("a", h.prompt(8)))
     assert {9} == {later - earlier for earlier, later in pairwise(asked)}
 

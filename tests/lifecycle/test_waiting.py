@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stagehold import PrefetchPolicy, RequestState, Skip, SkipReason
+from stagehold.cache.stores.simulated import Delays
 from stagehold.specs.hold import HoldState
 from stagehold.testing.hand import SLOW_GETS
 
@@ -195,4 +196,38 @@ def test_a_hit_that_is_ready_is_taken_under_every_policy(hand, policy):
     h.put(h.prompt(8))
     a = h.arrive("a", h.prompt(8))
     h.tick(4)
+    assert 128 == h.admit(a).store_hit_tokens
+
+
+@pytest.mark.parametrize(
+    "delays", [SLOW_GETS, Delays(exists=(100, 100), get=(1, 1), put=(1, 1))], ids=["fetch", "lookup"]
+)
+def test_where_there_is_no_room_nobody_waits_for_the_store(hand, delays):
+    """Another request has the device. The clock starts when it has ended, and not at the first visit."""
+    h = hand(device_pages=20, largest_request_tokens=300, delays=delays, wait_base_ticks=20, wait_per_page_ticks=0.0)
+    h.put(h.prompt(8, 2))
+    runs = h.arrive("runs", h.prompt(14, 1))
+    assert h.visit(runs).admitted
+    a = h.arrive("a", h.prompt(8, 2))
+    h.tick(3)
+    for _ in range(40):
+        assert isinstance(h.visit(a), Skip)
+        h.tick()
+    h.engine.abort(runs)
+    ticks, _ = skipped(h, a)
+    assert 20 == ticks
+    assert RequestState.COMMITTED is h.engine.state_of(a)
+
+
+def test_what_comes_while_there_is_no_room_is_a_hit(hand):
+    """A fetch of a hundred ticks, a budget of twenty, and a device that is full for longer than both."""
+    h = hand(device_pages=20, largest_request_tokens=300, delays=SLOW_GETS, wait_base_ticks=20, wait_per_page_ticks=0.0)
+    h.put(h.prompt(8, 2))
+    runs = h.arrive("runs", h.prompt(14, 1))
+    assert h.visit(runs).admitted
+    a = h.arrive("a", h.prompt(8, 2))
+    for _ in range(110):
+        h.tick()
+        assert not getattr(h.visit(a), "admitted", False)
+    h.engine.abort(runs)
     assert 128 == h.admit(a).store_hit_tokens

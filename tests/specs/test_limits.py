@@ -17,6 +17,20 @@ def test_every_limit_that_a_machine_names_has_a_value() -> None:
     assert all(getattr(Limits(), name) > 0 for name in named)
 
 
+@pytest.mark.parametrize(
+    ("limits", "intervals"),
+    [
+        (Limits(), [8, 8, 16, 32, 64, 128, 128]),
+        (Limits(retry_interval_cap=20), [8, 8, 16, 20, 20, 20, 20]),
+        (Limits(retry_interval_ticks=0), [0] * 7),
+    ],
+)
+def test_intervals_double_up_to_the_cap(limits: Limits, intervals: list[int]) -> None:
+    """After no, one, two, ... launches; zero stays zero, and a long life overflows nothing."""
+    assert [limits.retry_interval(issues) for issues in range(7)] == intervals
+    assert limits.retry_interval(10**9) == intervals[-1]
+
+
 def test_the_issue_limit_is_the_first_launch_and_its_re_issues() -> None:
     """No re-issue leaves one launch."""
     assert Limits().issue_limit == 9
@@ -27,6 +41,7 @@ def test_the_issue_limit_is_the_first_launch_and_its_re_issues() -> None:
     ("update", "says"),
     [
         ({"open_limit": 4096}, "open_limit=4096 exceeds open_limit_cap=2048"),
+        ({"retry_interval_ticks": 200}, "retry_interval_ticks=200 exceeds retry_interval_cap=128"),
         ({"wait_base_ticks": 600}, "wait_base_ticks=600 exceeds wait_cap_ticks=512"),
         ({"lookup_limit": 0}, "greater than or equal to 1"),
         ({"lookup_limits": 5}, "Extra inputs are not permitted"),

@@ -89,7 +89,7 @@ class Acts:
 
     def arm_retry(self, m: Machine) -> None:
         """Let the next launch be due in a retry interval, or when the store is well again, and no sooner."""
-        self._retries.arm(m)
+        self._retries.arm(m, self._core.limits.retry_interval_ticks)
 
     def charge(self, m: Machine, pages: int) -> None:
         """Count `pages` behind what was delivered as hit, too, with slots of the request's promise that nobody filled.

@@ -107,7 +107,7 @@ class RequestData:
     claim_tokens: int = 0  # open tokens of that claim
     barred: bool = False  # its books were found wrong: it gets no further launch
     look_again: bool = False  # a lookup found nothing: a write acknowledged since then makes the retry due
-    wait_from: int = -1  # tick of the first visit that was skipped because of the store
+    wait_from: int = -1  # tick of the first visit that was skipped because of the store alone
     lock: Any = None  # receipt of the path lock
     pin: Any = None  # receipt of a pin that only some policies give to a request
     slots: list[int] = field(default_factory=list)  # page table while committed: tree pages, then own pages

@@ -37,14 +37,14 @@ class RetryRules:
         if look_again and (learned or core.hosted_end(data.chain, data.asked_from, data.hit_limit)):
             core.post(self._send_due, m)
             return
-        self.arm(m)
+        self.arm(m, core.limits.retry_interval(m.issues))
         if not core.store_open:
             data.wanted = self._wanted_key(data)
             self.waiting.setdefault(data.wanted, {})[m.number] = None
 
-    def arm(self, m: Machine) -> None:
+    def arm(self, m: Machine, interval: int) -> None:
         """The timer alone; where there is none, the store's recovery makes the retry due."""
-        core, interval = self.core, self.core.limits.retry_interval_ticks
+        core = self.core
         if core.store_open or interval == 0:
             core.pacing.disarm(m)
             self.untimed[m.number] = None

@@ -1,7 +1,7 @@
 """Visits: `select` looks at one request in one pass, `commit` or `release` ends the visit in the same pass.
 
 Selecting allocates no slot and moves no byte. A request that the store keeps waiting is skipped for as long as its
-wait clock runs, and blocks nobody.
+wait clock runs, and blocks nobody. Where there is no room for it, it waits for that, and the clock stands.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Visits:
         """One look; it may move the request, and says why to skip it."""
         match m.state:
             case RequestState.LOOKUP:
-                return SkipReason.WAITING_LOOKUP if self._waits(m.data, None) else None
+                return SkipReason.WAITING_LOOKUP if self._waits(m, None) else None
             case RequestState.STAGED:
                 return self._look_at_hold(m)
             case RequestState.COVERED:
@@ -95,7 +95,7 @@ class Visits:
         look = Look(self.looks.full(m), self.looks.joint(m))
         undecided = look.joint < hold.data.last and look.live >= hold.data.anchor
         if undecided and hold.state is not HoldState.READY:
-            if self._waits(data, hold):
+            if self._waits(m, hold):
                 return SkipReason.WAITING_FETCH
             if hold.state is HoldState.FETCHING and self.holds.usable(hold):
                 core.steps.hold.cut(hold)
@@ -115,14 +115,20 @@ class Visits:
             self.core.steps.request.admit(m, live)
             self.core.settle()
 
-    def _waits(self, data: RequestData, hold: Machine | None) -> bool:
-        """Whether the wait clock, armed by the first skipped visit, still runs; without a hold it is a lookup's."""
+    def _waits(self, m: Machine, hold: Machine | None) -> bool:
+        """Whether the wait clock still runs; without a hold it is a lookup's.
+
+        The first visit that finds room for the request starts it: until then, nobody waits for the store.
+        """
+        data: RequestData = m.data
         pages = 0 if hold is None else hold.data.last - hold.data.start
         gate = self.core.gate if self._is_gated(hold) else None
         budget = 0 if gate is not None and gate.bars(data.handle) else self._wait_budget(pages)
         if budget == 0:
             return False
         if data.wait_from < 0:
+            if not self.admission.fits(data, self.looks.joint(m)):
+                return True
             data.wait_from = self.core.clock.tick
         waits = self.core.clock.tick - data.wait_from < budget
         if waits and gate is not None:

@@ -51,7 +51,7 @@ PARTNERS: tuple[Partner, ...] = (
         'prefetch_policy = "timeout", whose numbers they are',
     ),
     Partner(
-        ("limits.retry_interval_ticks",),
+        ("limits.retry_interval_ticks", "limits.retry_interval_cap"),
         lambda config, _store: config.limits.retry_max_reissues > 0,
         "limits.retry_max_reissues above 0; without re-issues nothing is paced",
     ),

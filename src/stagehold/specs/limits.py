@@ -20,9 +20,14 @@ class Limits(Declared):
     """Ticks between a miss and the next launch; 0 switches paced retries off. Eight passes are about one prefill,
     which is how soon another server's write of the same prefix can have appeared."""
 
+    retry_interval_cap: int = Field(default=128, ge=0)
+    """The interval doubles with each launch of an attempt, up to here. What nobody has had for a while is asked for
+    less and less often, and there are launches left for a request that waits so long that its prefix leaves the
+    device."""
+
     retry_max_reissues: int = Field(default=8, ge=0)
-    """Launches after the first one, over all causes; 0: none. Eight paced ones span the writing of a long prompt
-    by a neighbour; what is not there by then will be computed sooner than found."""
+    """Launches after the first one, over all causes; 0: none. Eight paced ones outlast the longest wait for a hit:
+    what is not there by then will be computed sooner than found."""
 
     max_staged_admission_defers: int = Field(default=32, ge=1)
     """Commits refused for room while nothing runs, before the hold is dropped. Each costs a pass of an idle server,
@@ -104,8 +109,21 @@ class Limits(Declared):
         """Launches of one attempt: the first and its re-issues."""
         return 1 + self.retry_max_reissues
 
+    def retry_interval(self, issues: int) -> int:
+        """Ticks from a miss to the next launch, after `issues` launches of the attempt; 0: no timer.
+
+        >>> [Limits().retry_interval(issues) for issues in range(1, 9)]
+        [8, 16, 32, 64, 128, 128, 128, 128]
+        """
+        return min(self.retry_interval_ticks << min(max(0, issues - 1), 32), self.retry_interval_cap)
+
     @model_validator(mode="after")
     def _refuse_what_cannot_work(self) -> Self:
+        if self.retry_interval_ticks > self.retry_interval_cap:
+            raise ValueError(
+                f"retry_interval_ticks={self.retry_interval_ticks} exceeds retry_interval_cap="
+                f"{self.retry_interval_cap}: the first interval would be longer than the longest"
+            )
         if self.open_limit > self.open_limit_cap:
             raise ValueError(
                 f"open_limit={self.open_limit} exceeds open_limit_cap={self.open_limit_cap}: the first rest of a "
@@ -130,4 +148,4 @@ assert _start.probe_limit <= _start.open_limit
 assert _start.suspect_window < _start.open_limit
 assert _start.trip_results <= _start.suspect_window
 assert max(_start.fetch_limit, _start.put_limit) <= _start.detach_limit
-assert _start.issue_limit * _start.retry_interval_ticks <= _start.park_limit
+assert sum(map(_start.retry_interval, range(1, _start.issue_limit))) >= _start.wait_cap_ticks

@@ -20,7 +20,7 @@ PAGE = 4
 """Tokens in a page: the smallest that a hit, a tail and a threshold of more than one token fit in."""
 
 SHORT = Limits(
-    retry_interval_ticks=3, retry_max_reissues=3, max_staged_admission_defers=3,
+    retry_interval_ticks=3, retry_interval_cap=6, retry_max_reissues=3, max_staged_admission_defers=3,
     lookup_limit=6, park_limit=14, fetch_limit=10, ready_limit=24,
     write_wait_limit=30, put_limit=9, tries=2, absence_limit=1,
     suspect_window=8, trip_results=4, open_limit=12, open_limit_cap=24, probe_limit=16, probe_trips=2,

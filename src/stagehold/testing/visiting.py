@@ -87,14 +87,22 @@ class Visiting(Stage):
         return False
 
     def skipped(self, guest: Guest, skip: Skip) -> None:
-        """A request is held back for its wait budget and no longer."""
+        """A request is held back for its wait budget and no longer, from when there was room for it."""
         self.marks.note(f"skip.{skip.reason}")
         if skip.reason not in (SkipReason.WAITING_LOOKUP, SkipReason.WAITING_FETCH):
             return
         if guest.skipped_at is None:
+            if not self._has_room(guest):
+                return
             guest.skipped_at = self.tick_number
         waited, budget = self.tick_number - guest.skipped_at, self.wait_budget(self._awaited(guest))
         require(waited < budget, f"{guest.handle} was skipped for {waited} ticks, budget {budget}: {skip.reason}")
+
+    def _has_room(self, guest: Guest) -> bool:
+        """Whether the request could be admitted now without the store."""
+        data = next(m.data for m in self.core.requests.values() if m.data.handle == guest.handle)
+        live = self.core.live.joint_match(data.chain, data.hit_limit)
+        return self.engine._parts.visits.admission.fits(data, live)  # noqa: SLF001 - a World looks inside
 
     def _awaited(self, guest: Guest) -> int:
         """Pages of the hold that this request has a claim on; 0 while the store is being asked."""

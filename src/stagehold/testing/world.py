@@ -145,7 +145,7 @@ class World(Traffic):
         """
         limits = self.shape.config.limits
         heals = limits.attach_limit + limits.detach_limit + 2 * (limits.open_limit_cap + limits.probe_limit)
-        launch = limits.retry_interval_ticks + limits.lookup_limit + limits.park_limit + limits.fetch_limit
+        launch = limits.retry_interval_cap + limits.lookup_limit + limits.park_limit + limits.fetch_limit
         runs = len(self.guests) * (self.shape.config.largest_request_tokens + max(self.shape.copy_ticks))
         writes = limits.write_wait_limit + limits.tries * limits.put_limit + 64
         return heals + limits.issue_limit * launch + limits.ready_limit + runs + writes + self.wait_budget(1 << 20)

@@ -20,7 +20,7 @@ PAGE = 4
 """Tokens in a page."""
 
 TIGHT = Limits(
-    retry_interval_ticks=1, retry_max_reissues=1, max_staged_admission_defers=1,
+    retry_interval_ticks=1, retry_interval_cap=1, retry_max_reissues=1, max_staged_admission_defers=1,
     lookup_limit=1, park_limit=2, fetch_limit=2, ready_limit=2,
     write_wait_limit=2, put_limit=1, tries=2,
     suspect_window=4, trip_results=64, open_limit=2, open_limit_cap=2, probe_limit=4, probe_trips=1,

@@ -29,7 +29,7 @@ def limit_of(world: SmallWorld) -> int:
     what it writes come last, and the requests may do all that one after the other. A breaker that is open heals first.
     """
     limits: Limits = world.config().limits
-    launch = max(1, limits.retry_interval_ticks) + limits.lookup_limit + limits.park_limit + limits.fetch_limit
+    launch = max(1, limits.retry_interval_cap) + limits.lookup_limit + limits.park_limit + limits.fetch_limit
     attempt = limits.issue_limit * launch + limits.ready_limit + limits.max_staged_admission_defers
     writes = limits.write_wait_limit + limits.tries * (limits.put_limit + 16)
     heals = limits.open_limit_cap + limits.probe_limit + limits.detach_limit
