@@ -112,8 +112,8 @@ class Limits(Declared):
     def retry_interval(self, issues: int) -> int:
         """Ticks from a miss to the next launch, after `issues` launches of the attempt; 0: no timer.
 
-        >>> [Limits().retry_interval(issues) for issues in range(1, 9)]
-        [8, 16, 32, 64, 128, 128, 128, 128]
+        >>> list(map(Limits().retry_interval, range(1, 8)))
+        [8, 16, 32, 64, 128, 128, 128]
         """
         return min(self.retry_interval_ticks << min(max(0, issues - 1), 32), self.retry_interval_cap)
 
