@@ -180,28 +180,24 @@ class Tree(Protected):
 
     def _evict_pages(self, n: int) -> int:
         freed = 0 if self.tenants is None else self._evict_beyond(n)
-        while freed < n:
-            node = self.order.victim()
-            if node is None:
-                break
-            size = node.end - node.start
-            if size > n - freed:
-                self.trim(node, n - freed)
-                return n
-            self.delete_leaf(node)
-            freed += size
+        while freed < n and (leaf := self.order.victim()) is not None:
+            freed += self._shed(leaf, n - freed)
         return freed
+
+    def _shed(self, leaf: Node, pages: int) -> int:
+        """Free the last `pages` of a leaf, or the whole of a shorter one; returns how many went."""
+        size = leaf.end - leaf.start
+        if pages < size:
+            self.trim(leaf, pages)
+            return pages
+        self.delete_leaf(leaf)
+        return size
 
     def _evict_beyond(self, n: int) -> int:
         """Free pages of tenants that have more than they are guaranteed, while there are such leaves."""
         freed = 0
         while freed < n and (leaving := self._beyond(n - freed)):
-            for leaf, pages in leaving:
-                freed += pages
-                if pages < leaf.end - leaf.start:
-                    self.trim(leaf, pages)
-                else:
-                    self.delete_leaf(leaf)
+            freed += sum(self._shed(leaf, pages) for leaf, pages in leaving)
         return freed
 
     def _beyond(self, n: int) -> list[tuple[Node, int]]:

@@ -2,8 +2,8 @@
 
 Each component has two lanes, small writes and large ones, each in order of arrival; small ones go first, a bounded
 number of times. Where tenants have quotas each has lanes of its own, and they take turns. A write whose parent is
-queued waits behind it. Owns the order and nothing else: whether a write may
-begin is its own decision, and the first one of a lane that may not ends the lane's turn.
+queued waits behind it. Owns the order and nothing else: whether a write may begin is its own decision, and the first
+one of a lane that may not ends the lane's turn.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Backlog:
     def turn(self) -> Iterator[Machine]:
         """Writes to be tried, one at a time: each is tried before the next is asked for."""
         self.unfinished = False
-        for component in dict.fromkeys(name for name, _ in list(self._lanes)):
+        for component in dict.fromkeys(name for name, _ in self._lanes):
             yield from self._turn(self._in_turn(component))
 
     def _in_turn(self, component: str) -> list[Lanes]:

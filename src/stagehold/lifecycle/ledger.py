@@ -57,8 +57,9 @@ class Ledger:
 
     def _count(self, resource: str, namespace: bytes, units: int) -> None:
         self.totals[resource] += units
-        if self.shares and resource in self.shares:
-            self.shares[resource].add(namespace, units)
+        share = self.shares.get(resource)
+        if share is not None:
+            share.add(namespace, units)
 
     def give(self, resource: str, owner: int) -> bool:
         """Strike out what machine `owner` has of `resource`. False, and a breach, where it has none.

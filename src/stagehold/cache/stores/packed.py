@@ -47,8 +47,8 @@ class PackedStore:
     """A `BlockingStore` over a directory, for bodies of up to `page_bytes` bytes; longer ones are REFUSED.
 
     `capacity_bytes` and `floor_bytes` as in the file store; a capacity is cut into at least `segments`, one for each
-    handle that is to write. Raises ValueError for a capacity without room
-    for a segment of one page, and for a directory with page files or with slots of another size.
+    handle that is to write. Raises ValueError for a capacity without room for a segment of one page, and for a
+    directory with page files or with slots of another size.
     """
 
     name = "packed"
