@@ -64,8 +64,8 @@ def _sums(core: Core) -> Iterator[Violation]:
         yield Violation("pins", f"{core.tree.pinned} pages are pinned, the cap is {core.config.pin_cap}")
     for name, share in core.quotas.bounds if core.quotas.on else ():
         if share.beyond > share.overdue:
-            what = f"{share.total} of {share.size} {name} are in use, and tenants lack {share.lack} of what they are "
-            yield Violation("quotas", f"{what}guaranteed; only {share.overdue} had been given away before they came")
+            what = f"{share.total} of {share.size} {name} are in use, and tenants lack {share.lack} of what they are"
+            yield Violation("quotas", f"{what} guaranteed; only {share.overdue} had been given away before they came")
     if core.uneven > 1 and not core.quarantined:  # where the records differ, too, the next exchange would have told
         yield Violation("ranks", f"left on the poorest rank {_left(core.least)}, on the richest {_left(core.most)}")
 

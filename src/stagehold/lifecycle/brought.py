@@ -67,13 +67,11 @@ def _kept(stocks: Stocks, elder: HoldData, stock: Stock) -> int:
 
 
 def fits_held(core: Core, hold: HoldData, live: int) -> bool:
-    """Whether its tenant may hold all of it, which the host tiers have: pages that are held cannot be taken back."""
-    if not core.quotas.on:
-        return True
+    """Whether its tenant may hold all of it, which the host tiers have."""
     spine = core.stocks.spine
-    wanted = [(spine, spine.keys(hold.chain, live, hold.last))]
-    wanted += [(stock, keys) for stock, _, keys in parts(core.stocks, hold)]
-    return all(stock.host.idle(keys) <= core.staging_room(stock, hold.namespace) for stock, keys in wanted)
+    if not core.may_be_lent(spine, spine.keys(hold.chain, live, hold.last), hold.namespace):
+        return False
+    return all(core.may_be_lent(stock, keys, hold.namespace) for stock, _, keys in parts(core.stocks, hold))
 
 
 def salvage(core: Core, hold: HoldData) -> None:

@@ -101,7 +101,7 @@ class HoldRules:
         if not any(elder.data.namespace == h.data.namespace or not quotas.on for elder in self.elders):
             self.elders.append(h)
 
-    def put_off(self, h: Machine, outcome: IoCommit) -> None:
+    def tried(self, h: Machine, outcome: IoCommit) -> None:
         """A parked hold was tried; counted where it has to wait, and where that is for other tenants."""
         core, data = self.core, h.data
         core.happened.parked(outcome, (data.last - data.start) * core.config.page_size)

@@ -139,10 +139,10 @@ class Offers:
         From the last slot on, since an offer of a page brings those before it. Where tenants have quotas, the backlog
         may be full for one, and have room for another.
         """
-        held, full = self.core.held_back.pages, dict[bytes, None]()
+        held, full = self.core.held_back.pages, set[bytes]()  # the tenants that have no room
         for slot in reversed(slots):
             if slot in held and held[slot][1] not in full and not self._offer_slot(slot):
-                full[held[slot][1]] = None
+                full.add(held[slot][1])
                 if not self.core.quotas.on:
                     break
         return not full

@@ -10,7 +10,6 @@ came is not taken away: it waits for that to end, as what is parked, queued or i
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 
@@ -22,7 +21,7 @@ LOOKED_AT_A_TICK = 64
 """Tenants of which it is asked whether anything is left: all where they are few, and a bound where each user is one."""
 
 RESOURCES = ("staging", "pin", "load", "lookup", "backlog")
-"""What a refusal may be for that other tenants are the reason of."""
+"""What a tenant may be refused for the sake of others."""
 
 
 class Quotas:
@@ -45,7 +44,7 @@ class Quotas:
         self.staging = [self._of(config, stock.size) for stock in stocks]
         self.writes = [self._of(config, stock.size) for stock in stocks]
         self.device = self._of(config, config.device_pages)
-        self.refused: Counter[str] = Counter()  # times, by resource, where there was room, and it was for others
+        self.refused = dict.fromkeys(RESOURCES, 0)  # times, where there was room, and it was for others
         self._tenancies: list[Tenancy] = []
         for stock in stocks if self.on else ():
             stock.staging.tenancy = Tenancy(self.staging[stock.index], self.tenants)
@@ -109,7 +108,7 @@ class Quotas:
             share.add(tenant, units)
 
     def refuse(self, resource: str, *, fits_alone: bool) -> None:
-        """A refusal was given; it counts where there would have been room with no other tenant around."""
+        """One of RESOURCES was refused; that counts where there would have been room with no other tenant around."""
         if self.on and fits_alone:
             self.refused[resource] += 1
 

@@ -43,7 +43,7 @@ class RetryRules:
             self.waiting.setdefault(data.wanted, {})[m.number] = None
 
     def arm(self, m: Machine, interval: int) -> None:
-        """The timer alone; where there is none, the store's recovery makes the retry due."""
+        """The timer alone, of `interval` ticks; where there is none, the store's recovery makes the retry due."""
         core = self.core
         if core.store_open or interval == 0:
             core.pacing.disarm(m)

@@ -128,6 +128,10 @@ class Rooms:
         """Those of them that one tenant may have: all but what the others still lack of what they are guaranteed."""
         return self.staging_free_of(stock) - self.quotas.staging[stock.index].for_others(namespace)
 
+    def may_be_lent(self, stock: Stock, keys: Sequence[bytes], namespace: bytes) -> bool:
+        """Whether a tenant may hold pages that the host tier has: what is held cannot be taken back for others."""
+        return not self.quotas.on or stock.host.idle(keys) <= self.staging_room(stock, namespace)
+
     # Protection
 
     def pin(self, chain: Chain, pages: int, namespace: bytes) -> Receipt:

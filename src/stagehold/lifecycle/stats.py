@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.happened import PUT_OFF, Admitted, Amount
 from stagehold.lifecycle.occupancy import Occupancy
-from stagehold.lifecycle.quotas import RESOURCES
 from stagehold.lifecycle.stocks import PoolUse
 from stagehold.lifecycle.writes import HEAD_SHIFT, PART_SHIFT
 from stagehold.machines import MACHINES, RECORD, Birth, Block, Journal, Sink, rows_of
@@ -235,7 +234,7 @@ class Tally:
             breaker_rest=core.breaker.data.rest,
             gate_closings=core.gate.closings,
             tenants=len(core.quotas.tenants),
-            refused_for_tenants={what: core.quotas.refused[what] for what in RESOURCES},
+            refused_for_tenants=dict(core.quotas.refused),
             token_gap=ledger.token_gap,
         )
 

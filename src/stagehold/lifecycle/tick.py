@@ -62,9 +62,9 @@ class Tick:
         self.breaker_rules = breaker
         self.link_rules = link
         self.arrivals: deque[Machine] = deque()  # requests that have not been launched yet, in order of arrival
+        self._waiting: dict[bytes, deque[Machine]] = {}  # those put off, by tenant, until it may load more
         self._mute: set[str] = set()  # names of the stores whose last poll raised
         self._had = Capacity(0, 0, 0)  # what this rank had left at the last poll
-        self._waiting: dict[bytes, deque[Machine]] = {}  # of those, by tenant, what waits until it may load more
         self._looked_at = -1  # what `Core.news` was when parked holds and queued writes were last looked at
 
     # Polling
@@ -301,7 +301,7 @@ class Tick:
             return None
         outcome = self.core.steps.hold.io_commit(h, self.holds.look(h))
         self.core.settle()
-        self.holds.put_off(h, IoCommit(outcome))
+        self.holds.tried(h, IoCommit(outcome))
         return IoCommit(outcome)
 
     def _start_writes(self) -> None:

@@ -80,7 +80,8 @@ class WriteRules:
         if core.store_open or not core.serves or data.not_before > core.clock.tick:
             return Start.BLOCKED
         if hosted:
-            return Start.HOSTED if self._may_be_lent(data) else Start.BLOCKED
+            lent = core.may_be_lent(self._stock(data), data.keys, data.namespace)
+            return Start.HOSTED if lent else Start.BLOCKED
         # What would be copied is what is still live: the tail of the intent may have been evicted.
         return Start.COPY if self._has_room(data, live) else Start.BLOCKED
 
@@ -108,11 +109,6 @@ class WriteRules:
     def _is_hosted(self, data: WriteData) -> bool:
         """Whether there are bytes in host memory that a store could be given."""
         return self.core.attached and self._stock(data).hosts(data.chain, data.first, data.last)
-
-    def _may_be_lent(self, data: WriteData) -> bool:
-        """Whether its tenant may hold what host memory has of it: what a put holds cannot be taken back."""
-        core, stock = self.core, self._stock(data)
-        return not core.quotas.on or stock.host.idle(data.keys) <= core.staging_room(stock, data.namespace)
 
     def copied(self, w: Machine, _arg: Any) -> Copied:
         """Has anybody told us to stop meanwhile, and is there a store?"""
