@@ -38,7 +38,7 @@ class Share:
             own = max(0, before - self.used.get(tenant, 0))
             self.lack += own if tenant in active else -own
         else:
-            self.lack = sum(max(0, self.guaranteed - self.used.get(one, 0)) for one in active)
+            self.lack = sum(map(self._lacks, active))
         self.overdue = self.beyond
 
     @property
@@ -48,21 +48,21 @@ class Share:
 
     def add(self, tenant: bytes, units: int) -> None:
         """The tenant has so many more, or fewer."""
-        before = self.used.get(tenant, 0)
-        after = before + units
-        if after:
-            self.used[tenant] = after
-        else:
-            self.used.pop(tenant, None)
+        self.lack -= self._lacks(tenant)
+        self.used[tenant] = self.used.get(tenant, 0) + units
+        if not self.used[tenant]:
+            del self.used[tenant]
         self.total += units
-        if tenant in self._active:
-            self.lack += max(0, self.guaranteed - after) - max(0, self.guaranteed - before)
+        self.lack += self._lacks(tenant)
         if units < 0:
             self.overdue = min(self.overdue, self.beyond)
 
+    def _lacks(self, tenant: bytes) -> int:
+        return max(0, self.guaranteed - self.used.get(tenant, 0)) if tenant in self._active else 0
+
     def for_others(self, tenant: bytes) -> int:
-        """What has to be left for the others."""
-        return self.lack - (max(0, self.guaranteed - self.used.get(tenant, 0)) if tenant in self._active else 0)
+        """Units that have to be left for the others."""
+        return self.lack - self._lacks(tenant)
 
     def covers(self, tenant: bytes, units: int) -> bool:
         """Whether what the tenant is guaranteed has room for so many more."""
@@ -111,9 +111,9 @@ class Tenancy:
 
     def changed(self, page: int, before: int, after: int) -> None:
         """A page has another number of owners."""
-        tenant, own = self._of[page], page in self._kept
-        if (after > own) != (before > own):
-            self.held.add(tenant, 1 if after > own else -1)
+        tenant, kept = self._of[page], int(page in self._kept)
+        if (after > kept) != (before > kept):
+            self.held.add(tenant, 1 if after > kept else -1)
         if not (before and after):
             self._count(tenant, 1 if after else -1)
 

@@ -89,11 +89,12 @@ class Medium:
 class TenantMedium(Medium):
     """A medium in equal parts for so many tenants; as it stands, it is the part of no tenant.
 
-    One that comes when all places are taken can keep nothing, and finds nothing.
+    `capacity_bytes` is for all parts together, and a page takes `page_bytes`, its header included. A tenant that comes
+    when all places are taken can keep nothing, and finds nothing.
     """
 
     def __init__(self, capacity_bytes: int, tenants: int, page_bytes: int) -> None:
-        nobodys, self.share_bytes = divide(capacity_bytes, tenants, page_bytes)
+        nobodys, self.part_bytes = divide(capacity_bytes, tenants, page_bytes)
         super().__init__(nobodys)
         self.tenants = tenants
         self._parts: dict[bytes, Medium] = {}
@@ -101,7 +102,7 @@ class TenantMedium(Medium):
     def __deepcopy__(self, memo: dict[int, Any]) -> TenantMedium:
         """As of `Medium`, part by part."""
         copied = TenantMedium(0, self.tenants, 0)
-        vars(copied).update(vars(super().__deepcopy__(memo)), share_bytes=self.share_bytes)
+        vars(copied).update(vars(super().__deepcopy__(memo)), part_bytes=self.part_bytes)
         copied._parts = deepcopy(self._parts, memo)
         return copied
 
@@ -110,7 +111,7 @@ class TenantMedium(Medium):
         if namespace is None:
             return self
         if take_place and namespace not in self._parts and len(self._parts) < self.tenants:
-            self._parts[namespace] = Medium(self.share_bytes)
+            self._parts[namespace] = Medium(self.part_bytes)
         return self._parts.get(namespace) or Medium(0)
 
     def parts(self) -> list[Medium]:

@@ -224,7 +224,7 @@ def _open_file(url: StoreUrl) -> Store:
         raise StoreUrlError(f"{url.text}: expected an absolute directory, as in file:///var/cache/kv")
     small = 0 < url.page_bytes < PACKED_BELOW_BYTES
     chosen = options.get("form", "auto")
-    capacity, places, floor = *_divided(url, options), options.get("floor")
+    floor = options.get("floor")
 
     def make(folder: str | Path, capacity_bytes: int | None, segments: int) -> FileStore | PackedStore:
         limits = {"capacity_bytes": capacity_bytes, "floor_bytes": floor}
@@ -232,18 +232,22 @@ def _open_file(url: StoreUrl) -> Store:
             return PackedStore(folder, url.page_bytes, layout=url.layout, segments=segments, **limits)
         return FileStore(folder, layout=url.layout, **limits)
 
-    if places is None:
-        return run_on_workers(make(url.path, capacity, SEGMENTS_IN_CAPACITY), options)
+    divided = _divided(url, options)
+    if divided is None:
+        return run_on_workers(make(url.path, options.get("capacity"), SEGMENTS_IN_CAPACITY), options)
+    capacity, places = divided
     whole = TenantFolders(
-        url.path, make, capacity_bytes=capacity or 0, tenants=places, page_bytes=url.page_bytes, floor_bytes=floor
+        url.path, make, capacity_bytes=capacity, tenants=places, page_bytes=url.page_bytes, floor_bytes=floor
     )
     return run_on_workers(whole, options)
 
 
-def _divided(url: StoreUrl, options: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Return the capacity and among how many tenants it is divided, if it is."""
+def _divided(url: StoreUrl, options: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Return the capacity in bytes, and among how many tenants it is divided; None where it is not."""
     capacity, places = options.get("capacity"), options.get("tenants")
-    if places is not None and not capacity:
+    if places is None:
+        return None
+    if not capacity:
         raise StoreUrlError(f"{url.text}: option tenants={places} without a capacity: expected one to be divided")
     return capacity, places
 
@@ -261,8 +265,9 @@ def _open_simulated(url: StoreUrl) -> Store:
     rates = dict.fromkeys(("lose", "fail", "corrupt", "short", "stall"), share)
     delays = dict.fromkeys(("exists", "get", "put"), ticks)
     options = url.read(seed=whole, capacity=size, tenants=tenants, pages_per_tick=count, **rates, **delays)
-    capacity, places = _divided(url, options)
-    medium = Medium(capacity) if places is None else TenantMedium(capacity or 0, places, url.page_bytes + HEADER_BYTES)
+    divided = _divided(url, options)
+    page_takes = url.page_bytes + HEADER_BYTES
+    medium = Medium(options.get("capacity")) if divided is None else TenantMedium(*divided, page_takes)
     return SimulatedStore(
         options.get("seed", 0),
         delays=Delays(**{name: options[name] for name in delays if name in options}),

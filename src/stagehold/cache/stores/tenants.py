@@ -62,7 +62,7 @@ class TenantFolders:
         _refuse_other_use(self.root, tenants)
         _refuse_small_disk(self.root, capacity_bytes, floor_bytes)
         page_takes = disk_bytes(page_bytes + HEADER_BYTES) + BLOCK_BYTES  # with its part of a segment's table
-        nobodys, self.share_bytes = divide(capacity_bytes, tenants, page_takes)
+        nobodys, self._part_bytes = divide(capacity_bytes, tenants, page_takes)
         self._folder = self.root / TENANTS
         self._folder.mkdir(parents=True, exist_ok=True)
         self._nobody = make(self._folder / NOBODY, nobodys, NOBODYS_SEGMENTS)
@@ -133,7 +133,7 @@ class TenantFolders:
             raise
 
     def _part(self, folder: Path) -> Part:
-        return self._make(folder, self.share_bytes, SEGMENTS_IN_CAPACITY)
+        return self._make(folder, self._part_bytes, SEGMENTS_IN_CAPACITY)
 
     def _take_place(self, folder: Path) -> bool:
         """Make a tenant's folder; False where no place is left for it, among all processes, or no room."""
