@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stagehold import Namespace
+from stagehold import HostMode, Namespace
 from stagehold.cache.stores.simulated import Delays
 from stagehold.lifecycle.quotas import LOOKED_AT_A_TICK
 from stagehold.testing.hand import NAMESPACE, Hand
@@ -46,3 +46,17 @@ def test_who_counts_is_asked_a_few_at_a_time(hand: Build) -> None:
         h.tick()
         left.append(len(h.core.quotas.tenants))
     assert left == [2 * LOOKED_AT_A_TICK, LOOKED_AT_A_TICK, 0]
+
+
+def test_a_tenant_that_has_left_counts_again_while_its_pages_are_written(hand: Build) -> None:
+    """With write-back its pages are offered when others want the device, and by then it may be none any more."""
+    h = hand(
+        host_memory_mode=HostMode.CACHE, write_policy="write_back", tenant_share=0.25, device_pages=48, delays=SLOW_PUTS
+    )
+    h.run("r", h.prompt(8, 1))
+    h.tick(2)
+    assert h.core.quotas.tenants == {}
+    h.serve(h.arrive("more", h.prompt(30, 3), namespace=Namespace("another tenant")))
+    h.tick()
+    assert {w.data.namespace for w in h.core.writes.values()} == {NAMESPACE.digest(16)}
+    assert list(h.core.quotas.tenants) == [NAMESPACE.digest(16)]

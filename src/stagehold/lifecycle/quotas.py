@@ -67,7 +67,11 @@ class Quotas:
         if not self.on:
             return
         self._requests[tenant] = self._requests.get(tenant, 0) + 1
-        if tenant not in self.tenants:
+        self.counts(tenant, tick)
+
+    def counts(self, tenant: bytes, tick: int) -> None:
+        """It is one from now on: with write-back, pages of one that had left already may be written as they leave."""
+        if self.on and tenant not in self.tenants:
             self.tenants[tenant] = tick
             self._settle(tenant)
 

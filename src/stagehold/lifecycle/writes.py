@@ -127,6 +127,7 @@ class WriteRules:
     def enqueue(self, w: Machine, _arg: Any) -> int:
         """Charge the backlog; the pages are now on their way."""
         core, data = self.core, payload(w)
+        core.quotas.counts(data.namespace, core.clock.tick)
         core.ledger.take("backlog", w.number, data.namespace, data.pages)
         core.beliefs.depart(data.keys)
         data.since = core.clock.tick
