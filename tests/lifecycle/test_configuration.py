@@ -40,11 +40,18 @@ def test_the_largest_request_is_counted_in_whole_pages():
         ({"page_size": 0}, r"page_size"),
         ({"retry_max_reissues": -1}, r"retry_max_reissues"),
         ({"tenant_share": 1.5}, r"tenant_share"),
-        ({"tenant_share": 0.5, "staging_pages": 0}, r"tenant_share=0.5 with staging_pages=0 would do nothing"),
+        (
+            {"tenant_share": 0.5, "staging_pages": 0},
+            r"staging_pages=0 would do nothing.*set staging_pages, or leave the share out",
+        ),
         ({"tenant_share": 0.03}, r"0.03 of 32 pages of the pin cap is less than one.*the least share is 1/32"),
         ({"tenant_share": 0.2, "query_limit": 4}, r"0.2 of 4 lookups \(query_limit\).*the least share is 1/4"),
         ({"tenant_share": 0.1, "write_backlog_tokens": 96}, r"0.1 of 6 pages of the write backlog"),
-        ({"tenant_share": 0.04}, r"0.04 of staging_pages=40 is 1 pages, but the smallest fetch needs 2.*2/40"),
+        ({"tenant_share": 0.04}, r"0.04 of staging_pages=40 is 1 pages, but the smallest fetch .* needs 2.*2/40"),
+        (
+            {"tenant_share": 1.0, "staging_pages": 1},
+            r"\(prefetch_threshold_tokens\) needs 2: no share .*enlarge staging",
+        ),
         ({"tenant_share": 0.3, "components": (WINDOW,)}, r"component 'swa'=6 is 1 pages, but one hold needs 3"),
     ],
 )

@@ -74,7 +74,9 @@ def simulate(
         float, typer.Option(min=0, max=1e9, help="Capacity of the store in GB; 0: it keeps everything.")
     ] = 0,
     retries: Annotated[int | None, typer.Option(min=0, help="Most launches after the first.")] = None,
-    retry_interval: Annotated[int | None, typer.Option(min=0, help="Ticks between a miss and the next launch.")] = None,
+    retry_interval: Annotated[
+        int | None, typer.Option(min=0, help="Ticks from the first miss to the next launch.")
+    ] = None,
     eviction: Annotated[Order, typer.Option(help="Which pages leave the device first.")] = Order.LRU,
     fetch_gate: Annotated[
         FetchGate, typer.Option(help="auto: a store that is not worth its wait is left alone.")

@@ -156,7 +156,13 @@ def _waits(config: EngineConfig) -> Iterator[Derived]:
             formula = "min(wait_cap_ticks, wait_base_ticks + floor(wait_per_page_ticks * pages of the hit))"
             base, each = limits.wait_base_ticks, limits.wait_per_page_ticks
             shown = f"min({limits.wait_cap_ticks}, {base} + floor({each} * {pages}))"
-    yield Derived("longest_wait_ticks", wait, "ticks", f"{formula}: how long the largest request is held back", shown)
+    yield Derived(
+        "longest_wait_ticks",
+        wait,
+        "ticks",
+        f"{formula}: how long the largest request is held back, once there is room for it",
+        shown,
+    )
     yield Derived("slowest_launch_ticks", config.wait_complete_ticks, "ticks",
                   "lookup_limit + park_limit + fetch_limit: the longest way of one launch to its bytes",
                   f"{limits.lookup_limit} + {limits.park_limit} + {limits.fetch_limit}")  # fmt: skip

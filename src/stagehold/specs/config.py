@@ -175,7 +175,8 @@ class EngineConfig(BaseModel):
     def _refuse_share(self) -> None:
         if not self.tier:
             raise ValueError(
-                f"tenant_share={self.tenant_share} with staging_pages=0 would do nothing: there is no tier to share"
+                f"tenant_share={self.tenant_share} with staging_pages=0 would do nothing: there is no tier to share; "
+                "set staging_pages, or leave the share out"
             )
         for name, size in (("pages of the pin cap", self.pin_cap), ("lookups (query_limit)", self.query_limit),
                            ("pages of the write backlog", self.backlog_pages)):  # fmt: skip
@@ -184,7 +185,9 @@ class EngineConfig(BaseModel):
                     f"tenant_share={self.tenant_share} of {size} {name} is less than one: a tenant would be "
                     f"guaranteed none; the least share is 1/{size}"
                 )
-        self._refuse_share_of("staging_pages", self.staging_pages, self.threshold_pages, "the smallest fetch")
+        self._refuse_share_of(
+            "staging_pages", self.staging_pages, self.threshold_pages, "the smallest fetch (prefetch_threshold_tokens)"
+        )
         for one in self.components:
             whole = max(1, one.window_pages(self.page_size))
             self._refuse_share_of(f"staging of component {one.name!r}", one.staging_pages, whole, "one hold")
@@ -192,9 +195,10 @@ class EngineConfig(BaseModel):
     def _refuse_share_of(self, name: str, size: int, least: int, what: str) -> None:
         guaranteed = int(self.tenant_share * size)
         if guaranteed < least:
+            too_few = f"no share of so few will do; enlarge {name}, or make {what} smaller"
             raise ValueError(
                 f"tenant_share={self.tenant_share} of {name}={size} is {guaranteed} pages, but {what} needs {least}: "
-                f"the least share is {least}/{size}"
+                + (f"the least share is {least}/{size}" if least <= size else too_few)
             )
 
     def _refuse_components(self) -> None:

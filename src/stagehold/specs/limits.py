@@ -17,8 +17,8 @@ class Limits(Declared):
     """All limits of an engine. Ticks unless the name says otherwise; each default has its reason beside it."""
 
     retry_interval_ticks: int = Field(default=8, ge=0)
-    """Ticks between a miss and the next launch; 0 switches paced retries off. Eight passes are about one prefill,
-    which is how soon another server's write of the same prefix can have appeared."""
+    """Ticks between the first miss and the next launch; 0 switches paced retries off. Eight passes are about one
+    prefill, which is how soon another server's write of the same prefix can have appeared."""
 
     retry_interval_cap: int = Field(default=128, ge=0)
     """The interval doubles with each launch of an attempt, up to here. What nobody has had for a while is asked for
@@ -102,7 +102,7 @@ class Limits(Declared):
     """`timeout` policy: what one page of the hit adds; computing a page takes about that long on a busy server."""
 
     wait_cap_ticks: int = Field(default=512, ge=0)
-    """`timeout` policy: the most a request is ever held back, however much was found."""
+    """`timeout` policy: the most a request is ever held back, however much was found, once there is room for it."""
 
     @property
     def issue_limit(self) -> int:
