@@ -8,7 +8,7 @@ import pytest
 
 from stagehold.cache.host import HostTier
 from stagehold.cache.pools import StagingPool
-from stagehold.cache.tenants import Share, Tenancy
+from stagehold.cache.tenants import Quota, Tenancy
 
 SIZE = 24
 A, B, C = b"a", b"b", b"c"
@@ -18,9 +18,9 @@ def shelf(fraction: float = 0.25, *, spare: float = 0.0) -> tuple[HostTier, Stag
     """Host memory of 24 pages that three tenants share, six guaranteed to each."""
     active = dict.fromkeys((A, B, C), 0)
     pool = StagingPool(SIZE)
-    share = Share(SIZE, fraction, active)
-    share.settle(A)
-    tenancy = pool.tenancy = Tenancy(share, active)
+    quota = Quota(SIZE, fraction, active)
+    quota.settle(A)
+    tenancy = pool.tenancy = Tenancy(quota, active)
     return HostTier(pool, tier=not spare, spare=spare), pool, tenancy
 
 
@@ -37,33 +37,33 @@ def keep(host: HostTier, pool: StagingPool, tenant: bytes, first: int, last: int
 )
 def test_what_is_guaranteed_never_adds_up_to_more_than_there_is(fraction, tenants, guaranteed):
     """A fraction of all, or an equal part where there are too many for that."""
-    share = Share(SIZE, fraction, {b"%d" % number: 0 for number in range(tenants)})
-    share.settle(b"0")
-    assert share.guaranteed == guaranteed
-    assert share.guaranteed * tenants <= SIZE
-    assert share.for_others(b"0") == guaranteed * (tenants - 1)
-    assert share.most(b"0") == SIZE - guaranteed * (tenants - 1)
+    quota = Quota(SIZE, fraction, {b"%d" % number: 0 for number in range(tenants)})
+    quota.settle(b"0")
+    assert quota.guaranteed == guaranteed
+    assert quota.guaranteed * tenants <= SIZE
+    assert quota.for_others(b"0") == guaranteed * (tenants - 1)
+    assert quota.most(b"0") == SIZE - guaranteed * (tenants - 1)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_sums_are_what_counting_anew_gives(seed):
-    """Tenants come and go, take what they may and give it back; what was given away before is all that is overdue."""
+    """Tenants come, go with all they have, take what they may and give it back; what had been given away is overdue."""
     dice = random.Random(seed)
     active: dict[bytes, int] = {}
-    share = Share(dice.choice((7, 24, 100)), dice.choice((0.1, 0.3, 1.0)), active)
+    quota = Quota(dice.choice((7, 24, 100)), dice.choice((0.1, 0.3, 1.0)), active)
     for _ in range(400):
         who = b"%d" % dice.randrange(6)
-        if who not in active or (not share.used.get(who) and dice.random() < 0.1):
+        if dice.random() < 0.15:
             if active.pop(who, None) is None:
                 active[who] = 0
-            share.settle(who)
-        elif who in active:
-            room = share.size - share.total - share.for_others(who)
-            units = dice.randint(-share.used.get(who, 0), max(0, room))
-            share.add(who, units)
-        lack = sum(max(0, share.guaranteed - share.used.get(one, 0)) for one in active)
-        assert (share.lack, share.total) == (lack, sum(share.used.values()))
-        assert max(0, share.total + share.lack - share.size) == share.beyond <= share.overdue
+            quota.settle(who)
+        else:
+            room = quota.size - quota.total - quota.for_others(who)
+            quota.add(who, dice.randint(-quota.used.get(who, 0), max(0, room)))
+        lacks = {one: max(0, quota.guaranteed - quota.used.get(one, 0)) for one in active}
+        assert (quota.lack, quota.total) == (sum(lacks.values()), sum(quota.used.values()))
+        assert quota.for_others(who) == quota.lack - lacks.get(who, 0)
+        assert max(0, quota.total + quota.lack - quota.size) == quota.beyond <= quota.overdue
 
 
 def test_pages_go_from_those_who_have_more_than_their_own():

@@ -12,7 +12,7 @@ from stagehold.cache.keys import Chain, Namespace
 from stagehold.cache.orders import eviction_order
 from stagehold.cache.pools import Pool
 from stagehold.cache.snapshot import nodes_of
-from stagehold.cache.tenants import Share
+from stagehold.cache.tenants import Quota
 from stagehold.cache.tree import LEAVES_LOOKED_AT, Tree
 from stagehold.specs.outcomes import Eviction
 
@@ -26,8 +26,8 @@ def tree_of(pages: int, fraction: float = 0.25, order: Eviction = Eviction.LRU) 
     pool = Pool(pages, "device")
     tree = Tree(PAGE, {SPINE: pool}, order=eviction_order(order, pages))
     active = dict.fromkeys((A, B, C), 0)
-    tree.tenants = Share(pages, fraction, active)
-    tree.tenants.settle(A)
+    tree.quota = Quota(pages, fraction, active)
+    tree.quota.settle(A)
     return tree, pool
 
 
@@ -58,7 +58,7 @@ def test_a_flood_of_one_tenant_evicts_its_own_pages(order):
     for family in range(10, 40):
         grow(tree, pool, 0, family, 4)
     assert [tree.full_match(chain, 4) for chain in small] == [4, 4]
-    assert tree.tenants.used == {A: 24, B: 8}
+    assert tree.quota.used == {A: 24, B: 8}
     tree.check()
 
 
@@ -68,7 +68,7 @@ def test_only_what_a_tenant_has_beyond_its_own_goes_first():
     chain = grow(tree, pool, 1, 1, 12)
     grow(tree, pool, 0, 2, 20)
     tree.evict(6)
-    assert tree.tenants.used == {A: 18, B: 8}
+    assert tree.quota.used == {A: 18, B: 8}
     assert tree.full_match(chain, 12) == 8
 
 
@@ -97,14 +97,14 @@ def test_what_goes_next_is_told_in_that_order():
 def test_a_look_for_them_is_bounded(before, loser):
     """Behind so many older leaves that are others' own nobody looks: then the oldest goes."""
     tree, pool = tree_of(2 * before + 1)
-    tree.tenants.guaranteed = before
+    tree.quota.guaranteed = before
     for family in range(before):
         grow(tree, pool, 1, family, 1)
     for family in range(before + 1):
         grow(tree, pool, 0, family, 1)
-    left = tree.tenants.used | {loser: tree.tenants.used[loser] - 1}
+    left = tree.quota.used | {loser: tree.quota.used[loser] - 1}
     tree.evict(1)
-    assert tree.tenants.used == left
+    assert tree.quota.used == left
 
 
 @pytest.mark.parametrize("order", Eviction)
@@ -126,9 +126,9 @@ def test_what_tenants_have_is_what_counting_anew_gives(seed, order):
         count: dict[bytes, int] = {}
         for node in nodes_of(tree):
             count[tree.tenant(node)] = count.get(tree.tenant(node), 0) + node.end - node.start
-        assert tree.tenants.used == count
+        assert tree.quota.used == count
     tree.check()
     for receipt in held:
         tree.unlock(receipt)
     tree.flush()
-    assert tree.tenants.used == {}
+    assert tree.quota.used == {}

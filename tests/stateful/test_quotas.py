@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from stagehold import EngineConfig, HostMode, Namespace
-from stagehold.cache.tenants import Share, Tenancy
+from stagehold.cache.tenants import Quota, Tenancy
 from stagehold.lifecycle import brought
 from stagehold.lifecycle.errors import InvariantBroken
 from stagehold.testing.content import Prompt
@@ -101,14 +101,14 @@ def of_others(resource: str):
     """Nothing of a resource is left for others."""
 
     def plant(world: World, patch: pytest.MonkeyPatch) -> None:
-        real = Share.for_others
+        real = Quota.for_others
 
-        def nothing(share: Share, tenant: bytes) -> int:
+        def nothing(quota: Quota, tenant: bytes) -> int:
             quotas = world.core.quotas
             chosen = {"staging": quotas.staging[0], "lookups": quotas.lookups, "backlog": quotas.backlog}
-            return 0 if share is chosen[resource] else real(share, tenant)
+            return 0 if quota is chosen[resource] else real(quota, tenant)
 
-        patch.setattr(Share, "for_others", nothing)
+        patch.setattr(Quota, "for_others", nothing)
 
     return plant
 

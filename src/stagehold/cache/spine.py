@@ -22,7 +22,7 @@ from stagehold.cache.node import NIL, Cell, Node, new_root
 from stagehold.cache.pools import Pool
 from stagehold.cache.recency import EvictionOrder, LeafLRU
 from stagehold.cache.residency import Residency
-from stagehold.cache.tenants import Share
+from stagehold.cache.tenants import Quota
 
 
 class Spine:
@@ -57,7 +57,7 @@ class Spine:
         self.gone: list[int] | None = None  # slots of pages that went since they were last asked for; None: nobody asks
         self.moves = Moves(book or Residency()) if checked or book is not None else None
         self.claims = Claims()
-        self.tenants: Share | None = None  # what each tenant has of the pages, where tenants have quotas
+        self.quota: Quota | None = None  # what each tenant has of the pages, where tenants have quotas
         self.nodes = 0
         self.total = 0
         self.changes = 0  # moves whenever a match could come out otherwise
@@ -156,8 +156,8 @@ class Spine:
         self.nodes += 1
         self.changes += 1
         self.total += end - start
-        if self.tenants is not None:
-            self.tenants.add(chain.root_key, end - start)
+        if self.quota is not None:
+            self.quota.add(chain.root_key, end - start)
         self.holds.evictable += end - start
         self.order.born(node)
         if self.log is not None:
@@ -178,8 +178,8 @@ class Spine:
         keys = self.index.shorten(leaf, end)
         self.order.shortened(leaf, pages, keys)
         self.changes += 1
-        if self.tenants is not None:
-            self.tenants.add(self.tenant(leaf), -pages)
+        if self.quota is not None:
+            self.quota.add(self.tenant(leaf), -pages)
         self.total -= pages
         self.holds.evictable -= pages
         if self.log is not None:
@@ -199,8 +199,8 @@ class Spine:
         parent, size = leaf.parent, leaf.end - leaf.start
         self.nodes -= 1
         self.changes += 1
-        if self.tenants is not None:
-            self.tenants.add(self.tenant(leaf), -size)
+        if self.quota is not None:
+            self.quota.add(self.tenant(leaf), -size)
         self.total -= size
         self.holds.evictable -= size
         self.order.removed(leaf, parent)

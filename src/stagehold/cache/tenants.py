@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 
-class Share:
+class Quota:
     """One resource of `size` units. With n tenants each is guaranteed min(floor(fraction x size), floor(size / n)).
 
     `used` has what each tenant has that it cannot be made to give back; `lack` what the tenants together still lack
@@ -86,7 +86,7 @@ class Tenancy:
 
     __slots__ = ("_active", "_kept", "_of", "held", "owned")
 
-    def __init__(self, held: Share, active: Mapping[bytes, int]) -> None:
+    def __init__(self, held: Quota, active: Mapping[bytes, int]) -> None:
         self.held = held
         self._active = active
         self.owned: dict[bytes, int] = {}
@@ -129,8 +129,11 @@ class Tenancy:
         if owners == 1:
             self.held.add(self._of[page], 1)
 
-    def spare(self, tenant: bytes) -> int:
-        """Pages of a tenant that anybody may be given: with no owner but the tier, and beyond what is guaranteed."""
+    def spare(self, tenant: bytes, part: float = 1.0) -> int:
+        """Pages of a tenant that anybody may be given: with no owner but the tier, and beyond what is guaranteed.
+
+        A cache that keeps a `part` of what is spare keeps that part of what each is guaranteed, too.
+        """
         owned = self.owned.get(tenant, 0)
         idle = owned - self.held.used.get(tenant, 0)
-        return max(0, min(idle, owned - self.held.guaranteed)) if tenant in self._active else idle
+        return max(0, min(idle, owned - int(part * self.held.guaranteed))) if tenant in self._active else idle

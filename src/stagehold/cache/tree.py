@@ -179,7 +179,7 @@ class Tree(Protected):
         return freed
 
     def _evict_pages(self, n: int) -> int:
-        freed = 0 if self.tenants is None else self._evict_beyond(n)
+        freed = 0 if self.quota is None else self._evict_beyond(n)
         while freed < n and (leaf := self.order.victim()) is not None:
             freed += self._shed(leaf, n - freed)
         return freed
@@ -202,9 +202,9 @@ class Tree(Protected):
 
     def _beyond(self, n: int) -> list[tuple[Node, int]]:
         """Such leaves in the order in which they would go, each with how many of its last pages may; `n` at most."""
-        assert self.tenants is not None
+        assert self.quota is not None
         found: list[tuple[Node, int]] = []
-        spare = {tenant: pages for tenant in self.tenants.used if (pages := self.tenants.spare(tenant))}
+        spare = {tenant: pages for tenant in self.quota.used if (pages := self.quota.spare(tenant))}
         for leaf in islice(self.order.coming(), LEAVES_LOOKED_AT) if spare else ():
             tenant = self.tenant(leaf)
             pages = min(leaf.end - leaf.start, spare.get(tenant, 0), n)
@@ -218,11 +218,11 @@ class Tree(Protected):
 
     def _coming(self) -> Iterable[Node]:
         """Leaves in the order in which they would go: those of tenants with more than their own before the others."""
-        tenants = self.tenants
-        if tenants is None:
+        quota = self.quota
+        if quota is None:
             return self.order.coming()
         first = islice(self.order.coming(), LEAVES_LOOKED_AT)
-        return sorted(first, key=lambda leaf: not tenants.spare(self.tenant(leaf)))
+        return sorted(first, key=lambda leaf: not quota.spare(self.tenant(leaf)))
 
     def next_out(self, n: int, component: str = SPINE) -> list[list[int]]:
         """Slots of pages whose nodes the next evictions of `n` slots of a component would take, node by node.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from stagehold.cache.errors import InvariantBroken
 from stagehold.cache.residency import IN_HOST, ON_DEVICE
 from stagehold.cache.snapshot import nodes_of
-from stagehold.cache.tenants import Share
+from stagehold.cache.tenants import Quota
 from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.facts import Capacity
 from stagehold.lifecycle.stocks import Stock
@@ -62,10 +62,10 @@ def _sums(core: Core) -> Iterator[Violation]:
         yield Violation("staging", f"{core.staging.used} pages are out, {owned} have an owner")
     if core.tree.pinned > core.config.pin_cap:
         yield Violation("pins", f"{core.tree.pinned} pages are pinned, the cap is {core.config.pin_cap}")
-    for name, share in core.quotas.bounds if core.quotas.on else ():
-        if share.beyond > share.overdue:
-            what = f"{share.total} of {share.size} {name} are in use, and tenants lack {share.lack} of what they are"
-            yield Violation("quotas", f"{what} guaranteed; only {share.overdue} had been given away before they came")
+    for name, quota in core.quotas.bounds if core.quotas.on else ():
+        if quota.beyond > quota.overdue:
+            what = f"{quota.total} of {quota.size} {name} are in use, and tenants lack {quota.lack} of what they are"
+            yield Violation("quotas", f"{what} guaranteed; only {quota.overdue} had been given away before they came")
     if core.uneven > 1 and not core.quarantined:  # where the records differ, too, the next exchange would have told
         yield Violation("ranks", f"left on the poorest rank {_left(core.least)}, on the richest {_left(core.most)}")
 
@@ -218,32 +218,35 @@ def _tenants(core: Core) -> Iterator[Violation]:
     for m in (*core.requests.values(), *core.holds.values(), *core.writes.values()):
         if m.data.namespace not in quotas.tenants:
             yield Violation("quotas", f"machine {m.number} is alive, and its namespace is no tenant")
-    found: list[tuple[str, Share, dict[bytes, int]]] = [
-        ("lookups", quotas.lookups, _entered(core, "query")),
-        ("backlog", quotas.backlog, _entered(core, "backlog")),
-        ("loads", quotas.loads, _summed((h.data.namespace, h.data.last - h.data.start) for h in core.holds.values())),
-    ]
-    for stock in core.stocks:
-        writes = [w.data for w in core.writes.values() if w.data.component == stock.name]
-        found.append(("writes", quotas.writes[stock.index], _summed((w.namespace, len(w.staging)) for w in writes)))
-        pages = {page: w.namespace for w in writes for page in w.staging}
-        for h in core.holds.values():
-            mine = h.data if stock is core.stocks.spine else h.data.parts.get(stock.name)
-            pages |= dict.fromkeys(mine.staging if mine is not None else (), h.data.namespace)
-        found.append(("staging", quotas.staging[stock.index], _summed((whose, 1) for whose in pages.values())))
-    nodes = nodes_of(core.tree)
-    found.append(("device", quotas.device, _summed((core.tree.tenant(one), one.end - one.start) for one in nodes)))
-    for name, share, counted in found:
-        if share.used != counted:
-            yield Violation("quotas", f"{name}: tenants have {counted}, {share.used} is counted")
+    for name, quota, units in _quotas(core):
+        counted = _summed(units)
+        if quota.used != counted:
+            yield Violation("quotas", f"{name}: tenants have {counted}, {quota.used} is counted")
     if quotas.pins.total != core.tree.pinned:
         yield Violation("quotas", f"{core.tree.pinned} pages are pinned, {quotas.pins.total} of them for tenants")
 
 
-def _entered(core: Core, resource: str) -> dict[bytes, int]:
-    return _summed(
-        (entry.namespace, entry.units) for (name, _), entry in core.ledger.entries.items() if name == resource
-    )
+def _quotas(core: Core) -> Iterator[tuple[str, Quota, Iterable[tuple[bytes, int]]]]:
+    """Each quota by name, with what its owners have of it: a tenant, and units."""
+    quotas, tree, holds = core.quotas, core.tree, [h.data for h in core.holds.values()]
+    yield "lookups", quotas.lookups, _entered(core, "query")
+    yield "backlog", quotas.backlog, _entered(core, "backlog")
+    yield "loads", quotas.loads, ((hold.namespace, hold.last - hold.start) for hold in holds)
+    yield "device", quotas.device, ((tree.tenant(node), node.end - node.start) for node in nodes_of(tree))
+    for stock in core.stocks:
+        writes = [w.data for w in core.writes.values() if w.data.component == stock.name]
+        yield "writes", quotas.writes[stock.index], ((w.namespace, len(w.staging)) for w in writes)
+        pages = {page: w.namespace for w in writes for page in w.staging}  # by page: holds may have some in common
+        for hold in holds:
+            mine = hold if stock is core.stocks.spine else hold.parts.get(stock.name)
+            pages |= dict.fromkeys(mine.staging if mine is not None else (), hold.namespace)
+        yield "staging", quotas.staging[stock.index], ((whose, 1) for whose in pages.values())
+
+
+def _entered(core: Core, resource: str) -> Iterator[tuple[bytes, int]]:
+    for (name, _), entry in core.ledger.entries.items():
+        if name == resource:
+            yield entry.namespace, entry.units
 
 
 def _summed(units: Iterable[tuple[bytes, int]]) -> dict[bytes, int]:

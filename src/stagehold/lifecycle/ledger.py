@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from stagehold.cache.tenants import Share
+from stagehold.cache.tenants import Quota
 from stagehold.lifecycle.errors import InvariantBroken
 from stagehold.specs.outcomes import Loss
 
@@ -38,7 +38,7 @@ class Ledger:
 
     entries: dict[tuple[str, int], Entry] = field(default_factory=dict)
     totals: Counter[str] = field(default_factory=Counter)
-    shares: dict[str, Share] = field(default_factory=dict)  # of the resources that tenants have quotas of
+    shares: dict[str, Quota] = field(default_factory=dict)  # of the resources that tenants have quotas of
     queried: int = 0
     spliced: int = 0
     open: int = 0
@@ -57,9 +57,9 @@ class Ledger:
 
     def _count(self, resource: str, namespace: bytes, units: int) -> None:
         self.totals[resource] += units
-        share = self.shares.get(resource)
-        if share is not None:
-            share.add(namespace, units)
+        quota = self.shares.get(resource)
+        if quota is not None:
+            quota.add(namespace, units)
 
     def give(self, resource: str, owner: int) -> bool:
         """Strike out what machine `owner` has of `resource`. False, and a breach, where it has none.

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from stagehold.cache.tenants import Share, Tenancy
+from stagehold.cache.tenants import Quota, Tenancy
 from stagehold.lifecycle.stocks import Stock, Stocks
 from stagehold.specs.config import EngineConfig
 
@@ -50,15 +50,15 @@ class Quotas:
             stock.staging.tenancy = Tenancy(self.staging[stock.index], self.tenants)
             self._tenancies.append(stock.staging.tenancy)
 
-    def _of(self, config: EngineConfig, size: int) -> Share:
-        return Share(size, config.tenant_share, self.tenants)
+    def _of(self, config: EngineConfig, size: int) -> Quota:
+        return Quota(size, config.tenant_share, self.tenants)
 
     @property
-    def bounds(self) -> Iterator[tuple[str, Share]]:
+    def bounds(self) -> Iterator[tuple[str, Quota]]:
         """What no tenants together may have more of, by name."""
         yield from (("pins", self.pins), ("lookups", self.lookups), ("backlog", self.backlog))
-        for share in self.staging:
-            yield "staging", share
+        for quota in self.staging:
+            yield "staging", quota
 
     # Who counts
 
@@ -98,18 +98,18 @@ class Quotas:
     def _has_anything(self, tenant: bytes) -> bool:
         if tenant in self.backlog.used or tenant in self.pins.used:
             return True
-        return any(tenant in share.used for share in self.staging)
+        return any(tenant in quota.used for quota in self.staging)
 
     def _settle(self, tenant: bytes) -> None:
-        for share in (self.pins, self.lookups, self.backlog, self.loads, self.device, *self.staging, *self.writes):
-            share.settle(tenant)
+        for quota in (self.pins, self.lookups, self.backlog, self.loads, self.device, *self.staging, *self.writes):
+            quota.settle(tenant)
 
     # What is counted here because nobody else counts it by tenant
 
-    def count(self, share: Share, tenant: bytes, units: int) -> None:
+    def count(self, quota: Quota, tenant: bytes, units: int) -> None:
         """The tenant has so many units more, or fewer."""
         if self.on and units:
-            share.add(tenant, units)
+            quota.add(tenant, units)
 
     def refuse(self, resource: str, *, fits_alone: bool) -> None:
         """One of RESOURCES was refused; that counts where there would have been room with no other tenant around."""

@@ -43,7 +43,7 @@ class Rooms:
         parts = build(config.components, config.page_size)
         self.tree = Tree(config.page_size, pools, components=parts, order=order, book=self.book)
         if self.quotas.on:
-            self.tree.tenants = self.quotas.device
+            self.tree.quota = self.quotas.device
         if self.book is not None and config.host_memory_mode is HostMode.CACHE:
             self.stocks.watch(self.book)
         self.live: LiveView[Receipt, Receipt] = self.tree  # what decisions look at and protect

@@ -50,7 +50,7 @@ class Stats:
     spent there. `put_off` are tokens of commits and of parked spans, counted each time, by what they waited for.
     `thrown` is what was read and of no use, by reason; what host memory keeps of that may be of use to others later.
     `tenants` are the namespaces that share what there is (0 without `tenant_share`); `refused_for_tenants` counts, by
-    resource, what one was refused since it is kept for others.
+    resource, how many times one was refused what is kept for others.
     `gate_closings` counts how often waiting for the store was found to cost more than computing.
     `wrong_beliefs` are pages believed stored that did not come back. `token_gap` is 0 unless the token book is broken.
     """

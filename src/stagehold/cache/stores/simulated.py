@@ -89,7 +89,7 @@ class SimulatedStore:
         self._layout = layout
         self._part = self.medium  # of the operation that is being stepped
         self._assigned: tuple[int, bytes] | None = None
-        self._tenants: dict[int, bytes] = {}
+        self._whose: dict[int, bytes] = {}  # tenants, by ticket
         self._operations: dict[int, Operation] = {}
         self._due: dict[int, int] = {}
         self._failing: dict[int, int] = {}
@@ -202,7 +202,7 @@ class SimulatedStore:
         assert new.ticket not in self._operations, f"ticket {new.ticket} is in flight already"
         assigned, self._assigned = self._assigned, None
         if assigned is not None and assigned[0] == new.ticket:
-            self._tenants[new.ticket] = assigned[1]
+            self._whose[new.ticket] = assigned[1]
         least, most = self._delays.of(new.kind)
         # Always the same number of draws, so that one rate does not shift the dice of the others.
         delay, fails, where, stalls = (self._random.random() for _ in range(4))
@@ -240,11 +240,11 @@ class SimulatedStore:
     def _forget(self, ticket: int) -> None:
         del self._operations[ticket], self._due[ticket]
         self._failing.pop(ticket, None)
-        self._tenants.pop(ticket, None)
+        self._whose.pop(ticket, None)
 
     def _step(self, found: Operation) -> None:
         index = len(found.verdicts)
-        self._part = self.medium.part(self._tenants.get(found.ticket), take_place=found.kind is Kind.PUT)
+        self._part = self.medium.part(self._whose.get(found.ticket), take_place=found.kind is Kind.PUT)
         if self._failing.get(found.ticket) == index:
             found.answer(Verdict.FAILED)
             found.finish(Verdict.FAILED)
