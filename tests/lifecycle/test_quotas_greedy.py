@@ -176,3 +176,28 @@ def test_what_a_tenant_is_guaranteed_stays_on_the_device_while_others_have_more(
         on_device = run.core.tree.full_match(Chain(SMALL, prompt(0), PAGE_SIZE), PROMPT_PAGES)
         assert on_device == (PROMPT_PAGES if share else 0)
         assert service.breaches() == []
+
+
+@pytest.mark.parametrize("share", [0.0, SHARE])
+def test_a_page_cache_has_room_for_who_comes_late(share: float) -> None:
+    """The greedy tenant's prompts, no more than it is guaranteed, fill it; what the small one fetches then is kept."""
+    service = Service(
+        SimulatedStore(delays=SLOW), page_bytes=1024, pace_seconds=0.0, staging_pages=STAGING,
+        page_cache_fraction=SHARE, tenant_share=2 * share,
+    )  # fmt: skip
+    service.attach()
+    run = Two(service)
+    with service:
+        for tenant, families in ((SMALL, range(2)), (GREEDY, range(6))):
+            run.serve(families, tenant)
+            service.drain()
+        service.engine.flush()
+        run.serve(range(6), GREEDY)
+        fetched = []
+        for _ in range(2):
+            before = run.core.fetched_tokens
+            run.serve(range(2), SMALL)
+            fetched.append((run.core.fetched_tokens - before) // PAGE_SIZE)
+            run.core.tree.evict(service.config.device_pages)
+        assert service.breaches() == []
+    assert fetched == [2 * PROMPT_PAGES, 0]

@@ -10,7 +10,7 @@ goes first, and of a prefix its end before its head, since the end is of no use 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from stagehold.cache.keys import Chain
@@ -139,7 +139,7 @@ class HostTier:
     def _shrink(self, tenant: bytes) -> None:
         """Back to the share of what nobody else owns."""
         over = len(self) - int(self._spare * (self._staging.free_count + len(self)))
-        for key in self._cold(tenant) if over > 0 else ():
+        for key in self._cold(tenant, self._spare) if over > 0 else ():
             self._drop(key)
             over -= 1
             if over <= 0:
@@ -168,36 +168,44 @@ class HostTier:
                 del self._lanes[tenancy.of(one.page)]
         self._staging.free([one.page])
 
-    def _cold(self, tenant: bytes) -> Iterator[bytes]:
+    def _cold(self, tenant: bytes, part: float = 1.0) -> Iterator[bytes]:
         """Keys of pages with no owner but the tier, the first to go first; each is dropped before the next is wanted.
 
         Ends first; what is left then lies in front of a page that is lent. Where tenants have quotas: of those who
-        have more than they are guaranteed, then of the `tenant` itself that needs the room.
+        have more than they are guaranteed, then of the `tenant` itself that needs the room. A cache that is a `part` of
+        what is spare has room for that part of what each is guaranteed, too: who has less takes it from who has more.
         """
         tenancy = self._staging.tenancy
         if tenancy is None:
             yield from self._cold_ends(self._ends)
             yield from self._alone(lambda _: True)
             return
-        yield from self._spare_ends(tenancy)
-        if any(tenancy.spare(other) for other in self._lanes):
-            yield from self._alone(lambda page: tenancy.spare(tenancy.of(page)) > 0)
+        yield from self._beyond(tenancy, 1.0, dict.fromkeys(self._lanes))
+        if part < 1:
+            yield from self._beyond(tenancy, part, (tenant,))
+            yield from self._beyond(tenancy, part, dict.fromkeys(self._lanes))
         if tenant in self._lanes:
             yield from self._cold_ends(self._lanes[tenant])
             yield from self._alone(lambda page: tenancy.of(page) == tenant)
 
-    def _spare_ends(self, tenancy: Tenancy) -> Iterator[bytes]:
-        """Ends of all tenants that have pages to spare, as long as they have."""
-        rows = {tenant: self._cold_ends(ends) for tenant, ends in self._lanes.items() if tenancy.spare(tenant)}
-        first = {tenant: next(row, None) for tenant, row in rows.items()}
+    def _beyond(self, tenancy: Tenancy, part: float, whose: Collection[bytes]) -> Iterator[bytes]:
+        """Pages of tenants that have more than a part of what they are guaranteed, as long as they have."""
+        yield from self._ends_beyond(tenancy, part, whose)
+        if any(tenancy.spare(one, part) for one in whose):
+            yield from self._alone(lambda page: tenancy.of(page) in whose and tenancy.spare(tenancy.of(page), part) > 0)
+
+    def _ends_beyond(self, tenancy: Tenancy, part: float, whose: Collection[bytes]) -> Iterator[bytes]:
+        lanes = {one: self._lanes[one] for one in whose if one in self._lanes and tenancy.spare(one, part)}
+        rows = {one: self._cold_ends(ends) for one, ends in lanes.items()}
+        first = {one: next(row, None) for one, row in rows.items()}
         while True:
-            left = [(self._pages[key].around, -self._pages[key].used, tenant, key)
-                    for tenant, key in first.items() if key is not None]  # fmt: skip
+            left = [(self._pages[key].around, -self._pages[key].used, one, key)
+                    for one, key in first.items() if key is not None]  # fmt: skip
             if not left:
                 return
-            *_, tenant, key = max(left)
+            *_, one, key = max(left)
             yield key
-            first[tenant] = next(rows[tenant], None) if tenancy.spare(tenant) else None
+            first[one] = next(rows[one], None) if tenancy.spare(one, part) else None
 
     def _cold_ends(self, all_ends: Ends) -> Iterator[bytes]:
         for ends in all_ends:
