@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from stagehold.cache.tenants import Quota, Tenancy
-from stagehold.lifecycle.stocks import Stock, Stocks
+from stagehold.lifecycle.stocks import Stock, Stocks, for_writes
 from stagehold.specs.config import EngineConfig
 
 LOOKED_AT_A_TICK = 64
@@ -41,7 +41,8 @@ class Quotas:
         self.lookups = self._of(config, config.query_limit)
         self.backlog = self._of(config, config.backlog_pages)
         self.loads = self._of(config, config.load_limit_pages)
-        self.staging = [self._of(config, stock.size) for stock in stocks]
+        windows = {one.name: one.window_pages(config.page_size) for one in config.components}
+        self.staging = [self._of(config, stock.size, windows.get(stock.name, 0)) for stock in stocks]
         self.writes = [self._of(config, stock.size) for stock in stocks]
         self.device = self._of(config, config.device_pages)
         self.refused = dict.fromkeys(RESOURCES, 0)  # times, where there was room, and it was for others
@@ -67,9 +68,9 @@ class Quotas:
         if not self.on:
             return
         self._requests[tenant] = self._requests.get(tenant, 0) + 1
-        self.counts(tenant, tick)
+        self.enter(tenant, tick)
 
-    def counts(self, tenant: bytes, tick: int) -> None:
+    def enter(self, tenant: bytes, tick: int) -> None:
         """It is one from now on: with write-back, pages of one that had left already may be written as they leave."""
         if self.on and tenant not in self.tenants:
             self.tenants[tenant] = tick
@@ -127,8 +128,7 @@ class Quotas:
         if self.on:
             own, mine = self.staging[stock.index], self.writes[stock.index].used.get(tenant, 0)
             loads = own.used.get(tenant, 0) - mine
-            part = max(own.guaranteed // 5, own.guaranteed - loads - own.guaranteed // 10)
-            if not mine or mine + pages <= part:
+            if not mine or mine + pages <= for_writes(own.guaranteed, loads):
                 return True
         return stock.written + pages <= allowance
 

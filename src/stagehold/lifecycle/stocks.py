@@ -22,6 +22,15 @@ from stagehold.specs.config import EngineConfig
 from stagehold.specs.outcomes import HostMode
 
 
+def for_writes(size: int, loads: int) -> int:
+    """Of `size` pages of staging, those that writes may have while loads have so many: one at least.
+
+    >>> [for_writes(40, loads) for loads in (0, 20, 40)]
+    [36, 16, 8]
+    """
+    return max(1, size // 5, size - loads - size // 10)
+
+
 @dataclass(frozen=True, slots=True)
 class PoolUse:
     """The pools of one component now, in pages (or checkpoints)."""
@@ -53,7 +62,7 @@ class Stock:
     @property
     def write_share(self) -> int:
         """Staging that writes may have however busy loads are: a fifth, at least one page."""
-        return max(1, self.size // 5)
+        return for_writes(self.size, loads=self.size)
 
     @property
     def piece(self) -> int:

@@ -12,7 +12,7 @@ from stagehold.lifecycle.core import Core
 from stagehold.lifecycle.data import WriteData
 from stagehold.lifecycle.operations import Kind
 from stagehold.lifecycle.retries import RetryRules
-from stagehold.lifecycle.stocks import Stock
+from stagehold.lifecycle.stocks import Stock, for_writes
 from stagehold.machines import Machine
 from stagehold.specs.outcomes import Copied, Offer, PutEnded, Start
 
@@ -69,7 +69,7 @@ class WriteRules:
     def _allowance(self, stock: Stock) -> int:
         """Staging that writes may have now: max(0.2 x staging, staging - loads - staging / 10), in pages."""
         loads = stock.staging.used - stock.host.reclaimable - stock.written
-        return max(stock.write_share, stock.size - loads - stock.size // 10)
+        return for_writes(stock.size, loads)
 
     def start(self, w: Machine, _arg: Any) -> Start:
         """GONE when no page of it is live and none is hosted; BLOCKED while loads, pacing or the breaker forbid it."""
@@ -127,7 +127,7 @@ class WriteRules:
     def enqueue(self, w: Machine, _arg: Any) -> int:
         """Charge the backlog; the pages are now on their way."""
         core, data = self.core, payload(w)
-        core.quotas.counts(data.namespace, core.clock.tick)
+        core.quotas.enter(data.namespace, core.clock.tick)
         core.ledger.take("backlog", w.number, data.namespace, data.pages)
         core.beliefs.depart(data.keys)
         data.since = core.clock.tick
