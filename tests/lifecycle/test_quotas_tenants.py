@@ -60,3 +60,14 @@ def test_a_tenant_that_has_left_counts_again_while_its_pages_are_written(hand: B
     h.tick()
     assert {w.data.namespace for w in h.core.writes.values()} == {NAMESPACE.digest(16)}
     assert list(h.core.quotas.tenants) == [NAMESPACE.digest(16)]
+
+
+def test_a_write_is_no_larger_than_what_is_guaranteed_of_the_backlog(hand: Build) -> None:
+    """One page of ten, where staging would take writes of four: the greedy tenant leaves it, and it can be had."""
+    h = hand(tenant_share=0.1, write_backlog_tokens=10 * 16)
+    other = Namespace("another tenant")
+    h.arrive("guest", h.prompt(1, 99), namespace=other)
+    h.store.stall()
+    h.run("greedy", h.prompt(20, 1))
+    h.serve(h.arrive("other", h.prompt(8, 2), namespace=other))
+    assert h.core.quotas.backlog.used == {NAMESPACE.digest(16): 9, other.digest(16): 1}

@@ -13,15 +13,19 @@ from collections.abc import Mapping, Sequence
 class Quota:
     """One resource of `size` units. With n tenants each is guaranteed min(floor(fraction x size), floor(size / n)).
 
+    Where that is less than the `least` that is of any use, nothing is guaranteed: what is kept for one would be of no
+    use to it, and what is kept for all could leave too little to everybody.
+
     `used` has what each tenant has that it cannot be made to give back; `lack` what the tenants together still lack
     of what they are guaranteed. `total + lack` exceeds `size` only by what is `overdue`: what had been given away
     when another tenant came, and was not given back since.
     """
 
-    __slots__ = ("_active", "fraction", "guaranteed", "lack", "overdue", "size", "total", "used")
+    __slots__ = ("_active", "fraction", "guaranteed", "lack", "least", "overdue", "size", "total", "used")
 
-    def __init__(self, size: int, fraction: float, active: Mapping[bytes, int]) -> None:
+    def __init__(self, size: int, fraction: float, active: Mapping[bytes, int], least: int = 1) -> None:
         self.size = size
+        self.least = least
         self.fraction = fraction
         self._active = active
         self.used: dict[bytes, int] = {}
@@ -33,7 +37,8 @@ class Quota:
     def settle(self, tenant: bytes) -> None:
         """The tenant has become one, or is one no more: say anew what each is guaranteed."""
         active, before = self._active, self.guaranteed
-        self.guaranteed = min(int(self.fraction * self.size), self.size // len(active)) if active else 0
+        part = min(int(self.fraction * self.size), self.size // len(active)) if active else 0
+        self.guaranteed = part if part >= self.least else 0
         if self.guaranteed == before:  # with many tenants the usual case, and it must not cost a look at all of them
             own = max(0, before - self.used.get(tenant, 0))
             self.lack += own if tenant in active else -own

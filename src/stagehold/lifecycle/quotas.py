@@ -51,8 +51,8 @@ class Quotas:
             stock.staging.tenancy = Tenancy(self.staging[stock.index], self.tenants)
             self._tenancies.append(stock.staging.tenancy)
 
-    def _of(self, config: EngineConfig, size: int) -> Quota:
-        return Quota(size, config.tenant_share, self.tenants)
+    def _of(self, config: EngineConfig, size: int, least: int = 1) -> Quota:
+        return Quota(size, config.tenant_share, self.tenants, least)
 
     @property
     def bounds(self) -> Iterator[tuple[str, Quota]]:
@@ -133,5 +133,6 @@ class Quotas:
         return stock.written + pages <= allowance
 
     def piece(self, stock: Stock) -> int:
-        """Pages of the largest write of one tenant, which fits in what it is guaranteed."""
-        return max(1, min(stock.piece, self.staging[stock.index].guaranteed)) if self.on else stock.piece
+        """Pages of the largest write of one tenant, which fits in what it is guaranteed, if it is guaranteed any."""
+        guaranteed = (self.staging[stock.index].guaranteed, self.backlog.guaranteed) if self.on else ()
+        return min([stock.piece, *filter(None, guaranteed)])
