@@ -80,10 +80,19 @@ class LaunchRules:
 
     def _is_known(self, data: RequestData, live: int) -> bool:
         """Whether an earlier answer still says what the store holds behind the joint match."""
-        if data.known_end <= live:
+        core = self.core
+        if data.known_end <= live or self._is_too_long(data, live):
             return False
         gap = range(live, min(data.asked_from, data.known_end))
-        return all(self.core.beliefs.knows(data.chain.page_key(page)) for page in gap)
+        return all(core.beliefs.knows(data.chain.page_key(page)) for page in gap)
+
+    def _is_too_long(self, data: RequestData, live: int) -> bool:
+        """Whether tenants have come since, and what was found is more than a hold of this one can have now.
+
+        Where nothing gates a match it is cut; else it is not known where a shorter hit could end.
+        """
+        core = self.core
+        return bool(core.quotas.on and core.stocks.gates) and data.known_end - live > core.span_limit(data.namespace)
 
     def _is_served(self, data: RequestData, live: int) -> bool:
         """Whether a hold of this very span is being served, or needs the store no more."""

@@ -70,12 +70,17 @@ class Rooms:
         return spans[-1].start if spans and spans[-1].end == pages else pages
 
     def hosted_end(self, chain: Chain, start: int, limit: int) -> int:
-        """The end of what host memory has behind the joint match `start`, if it is worth a hold; else 0."""
+        """The end of what host memory has behind the joint match `start`, if it is worth a hold; else 0.
+
+        Where tenants have quotas, no more than a hold of this one can ever have: a claim cannot cut what gates a match.
+        """
         if not len(self.host):
             return 0
         live = self.live.full_match(chain, limit)
         if live < start:
             return 0
+        if self.quotas.on and self.stocks.gates:
+            limit = min(limit, start + self.quotas.staging[0].most(chain.root_key))
         end = self.stocks.hosted(chain, start, live, limit)
         return end if end - start >= self.config.threshold_pages else 0
 

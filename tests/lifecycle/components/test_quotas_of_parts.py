@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from stagehold import Namespace
+import pytest
+
+from stagehold import HostMode, Namespace
+from stagehold.lifecycle.launch import LaunchRules
 from stagehold.specs.hold import HoldState
+from stagehold.specs.outcomes import Launch
 
 
 def test_no_part_of_a_window_is_kept_for_anybody(mixed) -> None:
@@ -20,3 +24,32 @@ def test_no_part_of_a_window_is_kept_for_anybody(mixed) -> None:
     h.until(lambda: h.machine(handle).data.hold)
     h.tick(2)
     assert h.hold_of(handle).state is HoldState.READY
+
+
+ROOMY = {"parts": {"staging": 30, "device": 48}, "chunk": 32, "tenant_share": 0.5, "load_limit_fraction": 1.0}
+
+
+@pytest.mark.parametrize("kinds", ["", "w"])
+def test_what_host_memory_has_is_held_as_far_as_its_tenant_can_hold_it(mixed, kinds: str) -> None:
+    """24 pages were kept while the tenant was alone, and half of 40 is all that it can hold beside another one."""
+    h = mixed(kinds, **ROOMY, store=None, host_memory_mode=HostMode.CACHE)
+    tokens = h.prompt(24)
+    h.run("w", tokens)
+    h.until(lambda: not h.core.writes)
+    h.core.tree.remove(h.chain(tokens), 0)
+    h.arrive("guest", h.prompt(0, 9), namespace=Namespace("another tenant"))
+    handle = h.arrive("r", tokens)
+    h.tick(3)
+    assert h.admit(handle).store_hit_tokens == 20 * 16
+
+
+def test_what_was_found_while_there_was_more_room_is_asked_for_anew(mixed) -> None:
+    """Where a shorter hit could end is not known."""
+    h = mixed("w", **ROOMY)
+    h.put_all(h.prompt(24), 0, 24)
+    m = h.machine(h.arrive("r", h.prompt(24)))
+    h.until(lambda: m.data.known_end)
+    rules = LaunchRules(h.core, h.engine._parts.retries)
+    assert (m.data.known_end, rules.launch(m, None)) == (24, Launch.KNOWN)
+    h.arrive("guest", h.prompt(0, 9), namespace=Namespace("another tenant"))
+    assert rules.launch(m, None) is Launch.DECLINED  # its hold is there still, so that it may load no more
