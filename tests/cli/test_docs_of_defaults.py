@@ -38,4 +38,4 @@ def test_a_command_of_the_page_runs(command: str, tmp_path: Path) -> None:
 def test_every_section_has_its_table_and_its_commands() -> None:
     """One of each under every heading."""
     tables = re.findall(r"^\|(?: *-+:? *\|)+$", PAGE, re.MULTILINE)
-    assert 4 == PAGE.count("\n## ") == len(BLOCKS) == len(tables)
+    assert 5 == PAGE.count("\n## ") == len(BLOCKS) == len(tables)
