@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from stagehold import ComponentConfig, EngineConfig, HostMode, Limits, Misuse
+from stagehold.cache.tenants import Quota
 from stagehold.testing.hand import small_config
 
 WINDOW = ComponentConfig(name="swa", kind="sliding_window", device_pages=80, staging_pages=6, window_tokens=48)
@@ -114,3 +115,16 @@ def test_a_decode_that_outgrows_the_promise_is_answered_and_changes_nothing(hand
     assert (25, 9) == (answer.wanted_pages, answer.room_pages)
     with pytest.raises(Misuse, match="slots were given for"):
         h.engine.publish(a, 16 * 25)
+
+
+@pytest.mark.parametrize("size", [49, 98, 103, 107])
+def test_the_least_share_is_one_that_is_taken(size: int) -> None:
+    """In floating point, a 49th of 49 is a little less than one."""
+    config = EngineConfig(
+        device_pages=4 * size, staging_pages=size, largest_request_tokens=64, page_size=16, query_limit=size,
+        prefetch_threshold_tokens=16, tenant_share=1 / size,
+    )  # fmt: skip
+    tenants = {b"a": 0}
+    quota = Quota(size, config.tenant_share, tenants)
+    quota.settle(b"a")
+    assert quota.guaranteed == 1

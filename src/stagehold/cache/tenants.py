@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from stagehold.specs.config import part_of
+
 
 class Quota:
     """One resource of `size` units. With n tenants each is guaranteed min(floor(fraction x size), floor(size / n)).
@@ -37,7 +39,7 @@ class Quota:
     def settle(self, tenant: bytes) -> None:
         """The tenant has become one, or is one no more: say anew what each is guaranteed."""
         active, before = self._active, self.guaranteed
-        part = min(int(self.fraction * self.size), self.size // len(active)) if active else 0
+        part = min(part_of(self.fraction, self.size), self.size // len(active)) if active else 0
         self.guaranteed = part if part >= self.least else 0
         if self.guaranteed == before:  # with many tenants the usual case, and it must not cost a look at all of them
             own = max(0, before - self.used.get(tenant, 0))

@@ -13,6 +13,7 @@ from stagehold import ComponentConfig, EngineConfig, HostMode, PrefetchPolicy
 from stagehold.machines import step_bound
 from stagehold.machines.declared import MACHINES
 from stagehold.operate.settings import Configuration
+from stagehold.specs.config import part_of
 from stagehold.specs.declare import Life
 
 
@@ -80,7 +81,7 @@ def _staging(config: EngineConfig) -> Iterator[Derived]:
                   "max(1, floor(write_share_pages / 2)): the largest write",
                   f"max(1, floor({share} / 2))")  # fmt: skip
     if config.tenant_share:
-        yield Derived("tenant_staging_pages", int(config.tenant_share * staging), "pages",
+        yield Derived("tenant_staging_pages", part_of(config.tenant_share, staging), "pages",
                       "floor(tenant_share * staging_pages): staging of each tenant, where no more share it than it can "
                       "be divided by; else an equal part",
                       f"floor({config.tenant_share} * {staging})")  # fmt: skip

@@ -17,6 +17,15 @@ MOST_COMPONENTS_BESIDE = 3
 """Components beside full attention that the exchange of ranks has room for: windows, checkpoints, drafts."""
 
 
+def part_of(share: float, size: int) -> int:
+    """Whole units of a share of `size`: 1/49 of 49 is one, though it comes out a little less in floating point.
+
+    >>> part_of(1 / 49, 49), part_of(0.29, 100), part_of(0.2, 14)
+    (1, 29, 2)
+    """
+    return int(round(share * size, 6))
+
+
 class EngineConfig(BaseModel):
     """Sizes are pages of `page_size` tokens unless the name says otherwise.
 
@@ -180,7 +189,7 @@ class EngineConfig(BaseModel):
             )
         for name, size in (("pages of the pin cap", self.pin_cap), ("lookups (query_limit)", self.query_limit),
                            ("pages of the write backlog", self.backlog_pages)):  # fmt: skip
-            if size and not int(self.tenant_share * size):
+            if size and not part_of(self.tenant_share, size):
                 raise ValueError(
                     f"tenant_share={self.tenant_share} of {size} {name} is less than one: a tenant would be "
                     f"guaranteed none; the least share is 1/{size}"
@@ -193,7 +202,7 @@ class EngineConfig(BaseModel):
             self._refuse_share_of(f"staging of component {one.name!r}", one.staging_pages, whole, "one hold")
 
     def _refuse_share_of(self, name: str, size: int, least: int, what: str) -> None:
-        guaranteed = int(self.tenant_share * size)
+        guaranteed = part_of(self.tenant_share, size)
         if guaranteed < least:
             too_few = f"no share of so few will do; enlarge {name}, or make {what} smaller"
             raise ValueError(
