@@ -67,11 +67,13 @@ def _kept(stocks: Stocks, elder: HoldData, stock: Stock) -> int:
 
 
 def fits_held(core: Core, hold: HoldData, live: int) -> bool:
-    """Whether its tenant may hold all of it, which the host tiers have."""
+    """Whether its tenant may hold the pages and all that gates a match, which the host tiers have."""
     spine = core.stocks.spine
     if not core.may_be_lent(spine, spine.keys(hold.chain, live, hold.last), hold.namespace):
         return False
-    return all(core.may_be_lent(stock, keys, hold.namespace) for stock, _, keys in parts(core.stocks, hold))
+    found = parts(core.stocks, hold)
+    gating = ((stock, keys) for stock, _, keys in found if core.stocks.part(stock.name).gates)
+    return all(core.may_be_lent(stock, keys, hold.namespace) for stock, keys in gating)
 
 
 def salvage(core: Core, hold: HoldData) -> None:
@@ -80,6 +82,13 @@ def salvage(core: Core, hold: HoldData) -> None:
         stock, part = core.stocks.by_name[name], core.stocks.part(name)
         if not part.gates and units(core.stocks, hold, name) > core.staging_room(stock, hold.namespace):
             del hold.parts[name]
+
+
+def salvage_held(core: Core, hold: HoldData) -> None:
+    """The same of a hold that the host tiers have: what gates no match, and its tenant may not hold, is left out."""
+    for stock, _, keys in list(parts(core.stocks, hold)):
+        if not (core.stocks.part(stock.name).gates or core.may_be_lent(stock, keys, hold.namespace)):
+            del hold.parts[stock.name]
 
 
 def lent(core: Core, hold: HoldData, live: int) -> int:

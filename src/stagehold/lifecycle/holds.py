@@ -170,6 +170,7 @@ class HoldRules:
     def take_local(self, h: Machine, look: Look) -> int:
         """Every page is in staging already: share them."""
         core, data = self.core, h.data
+        brought.salvage_held(core, data)
         detail = self._anchor_at(h, look)
         brought.borrow(core.stocks, data)
         core.ledger.take("staging", h.number, data.namespace, len(data.staging))

@@ -53,3 +53,20 @@ def test_what_was_found_while_there_was_more_room_is_asked_for_anew(mixed) -> No
     assert (m.data.known_end, rules.launch(m, None)) == (24, Launch.KNOWN)
     h.arrive("guest", h.prompt(0, 9), namespace=Namespace("another tenant"))
     assert rules.launch(m, None) is Launch.DECLINED  # its hold is there still, so that it may load no more
+
+
+def test_a_window_that_gates_no_match_is_left_where_its_tenant_may_not_hold_it(mixed) -> None:
+    """Both prompts are in host memory, and the windows of two are more than half of the staging of windows."""
+    parts = {"gates": False, "staging": 8, "writes": "last"}
+    h = mixed("w", parts=parts, chunk=12, tenant_share=0.5, store=None, host_memory_mode=HostMode.CACHE)
+    prompts = [h.prompt(8, family) for family in (1, 2)]
+    for family, tokens in enumerate(prompts):
+        h.run(f"w{family}", tokens)
+        h.until(lambda: not h.core.writes)
+        h.core.tree.remove(h.chain(tokens), 0)
+    h.arrive("guest", h.prompt(0, 9), namespace=Namespace("another tenant"))
+    handles = [h.arrive(f"r{family}", tokens) for family, tokens in enumerate(prompts)]
+    h.tick(3)
+    assert [(h.hold_of(one).state, list(h.hold_of(one).data.parts)) for one in handles] == [
+        (HoldState.READY, ["swa"]), (HoldState.READY, [])
+    ]  # fmt: skip
