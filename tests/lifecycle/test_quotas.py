@@ -107,6 +107,19 @@ def test_what_waits_begins_when_the_other_tenant_has_gone(hand: Build) -> None:
     assert states(h, *greedy) == [HoldState.FETCHING] * 3
 
 
+def test_what_waits_begins_when_so_many_have_come_that_nothing_is_kept_for_any(hand: Build) -> None:
+    """Two of four pages are the other tenant's; with five tenants there is no page for each of them."""
+    h = hand(**{**HALF, "tenant_share": 1.0}, staging_pages=4, prefetch_threshold_tokens=16)
+    guest(h)
+    handles = fetching(h, (2, 1, NAMESPACE), (2, 2, NAMESPACE))
+    assert states(h, *handles) == [HoldState.FETCHING, HoldState.PARKED]
+    h.tick()
+    for number in range(3):
+        h.arrive(f"t{number}", h.prompt(0, number), namespace=Namespace(f"tenant {number}"))
+    h.tick()
+    assert states(h, *handles) == [HoldState.FETCHING] * 2
+
+
 def test_a_newcomer_waits_for_fetches_in_flight_and_for_no_later_ones(hand: Build) -> None:
     """All of staging was taken before it came; of what comes back then, its own is not given away again."""
     h = hand(**{**HALF, "delays": Delays(exists=(1, 1), get=(20, 20), put=(1, 1))})

@@ -63,18 +63,20 @@ class Quotas:
 
     # Who counts
 
-    def arrived(self, tenant: bytes, tick: int) -> None:
-        """A request of the tenant has arrived."""
+    def arrived(self, tenant: bytes, tick: int) -> bool:
+        """A request of the tenant has arrived; whether that makes it one, so that others may have more or less now."""
         if not self.on:
-            return
+            return False
         self._requests[tenant] = self._requests.get(tenant, 0) + 1
-        self.enter(tenant, tick)
+        return self.enter(tenant, tick)
 
-    def enter(self, tenant: bytes, tick: int) -> None:
+    def enter(self, tenant: bytes, tick: int) -> bool:
         """It is one from now on: with write-back, pages of one that had left already may be written as they leave."""
-        if self.on and tenant not in self.tenants:
-            self.tenants[tenant] = tick
-            self._settle(tenant)
+        if not self.on or tenant in self.tenants:
+            return False
+        self.tenants[tenant] = tick
+        self._settle(tenant)
+        return True
 
     def left(self, tenant: bytes) -> None:
         """A request of the tenant has gone."""

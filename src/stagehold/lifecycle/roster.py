@@ -37,7 +37,7 @@ class Roster:
         data = RequestData(handle, chain, namespace, chain.n_tokens, max_new_tokens, hit_limit)
         m: Machine = core.steps.request.birth(data, HandleKey(rid, attempt, namespace))
         core.requests[m.number] = self.alive[rid] = m
-        core.quotas.arrived(namespace, core.clock.tick)
+        core.news += core.quotas.arrived(namespace, core.clock.tick)
         if core.config.tier:
             parts.phases.arrivals.append(m)
         return handle
