@@ -93,7 +93,7 @@ def test_no_name_is_markup(tmp_path: Path, name: str, other: str) -> None:
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.name)
 def test_what_once_went_wrong_is_shown_or_refused(tmp_path: Path, path: Path) -> None:
-    """The inputs that were found."""
+    """The inputs that were found, and one to begin with."""
     attempt(tmp_path / "run.json", path.read_bytes(), shown, refusals=(RunError, OSError), most=64 << 20)
 
 

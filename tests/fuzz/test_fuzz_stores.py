@@ -72,7 +72,7 @@ def test_any_object_is_its_page_or_a_miss(raw: bytes) -> None:
 
 @pytest.mark.parametrize("path", corpus(CORPUS / "pages"), ids=lambda path: path.name)
 def test_objects_that_once_went_wrong(path: Path) -> None:
-    """The inputs that were found."""
+    """The inputs that were found, and one to begin with."""
     unpacked(path.read_bytes())
 
 
