@@ -429,6 +429,25 @@ def test_known_traps_are_notes(tmp_path):
     assert all(check.ok and check.fix for check in notes.values())
 
 
+@pytest.mark.parametrize(
+    ("share", "query", "note"),
+    [
+        (0.5, "", "quotas in the engine alone"),
+        (0.0, "?capacity=1GiB&tenants=2", "quotas in the store alone"),
+        (0.5, "?capacity=1GiB&tenants=2", None),
+        (0.0, "?capacity=1GiB", None),
+    ],
+)
+def test_quotas_in_one_place_only_are_a_trap(tmp_path, share, query, note):
+    """The other place lets tenants push each other out."""
+    from stagehold.operate.doctor import traps
+    from stagehold.operate.settings import load
+
+    found = load(None, {**LEAST, "tenant_share": share})
+    notes = [check.name for check in traps.look(found, f"file:///srv/kv{query}", kernel(tmp_path, {}))]
+    assert ([] if note is None else [f"trap: {note}"]) == [name for name in notes if "quotas" in name]
+
+
 # The command
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from stagehold import HostMode
 from stagehold.operate.doctor.check import Check
@@ -18,7 +18,7 @@ SHARED = ("nfs", "nfs4", "cifs", "fuse.sshfs", "9p")
 
 def look(found: Configuration | None, url: str | None, root: Path = ROOT) -> Iterator[Check]:
     """What is known to go wrong later."""
-    notes = [*_of_store(url, root), *_of_engine(found), *_of_process()]
+    notes = [*_of_store(url, root), *_of_engine(found), *_of_tenants(found, url), *_of_process()]
     for name, detail, fix in notes:
         yield Check(f"trap: {name}", ok=True, detail=detail, fix=fix)
     if not notes:
@@ -76,6 +76,25 @@ def _of_engine(found: Configuration | None) -> Iterator[Note]:
             "a wait that outlasts its fetch",
             f"wait_cap_ticks = {config.limits.wait_cap_ticks}",
             ("lower it: a request would be held back after its bytes have been given up"),
+        )
+
+
+def _of_tenants(found: Configuration | None, url: str | None) -> Iterator[Note]:
+    """Quotas in one place only: what a tenant keeps in one tier, another pushes out of the next."""
+    if found is None or url is None or not url.startswith("file:"):
+        return
+    share, divided = found.engine.tenant_share, "tenants" in dict(parse_qsl(urlsplit(url).query))
+    if share and not divided:
+        yield (
+            "quotas in the engine alone",
+            f"tenant_share = {share}, and no tenants in the store's URL",
+            "add a capacity and tenants=N to the URL: one tenant's pages can push another's out of the store",
+        )
+    if divided and not share:
+        yield (
+            "quotas in the store alone",
+            "tenants in the store's URL, and tenant_share = 0",
+            "set tenant_share: one tenant can fill host memory, pins and the write backlog",
         )
 
 
