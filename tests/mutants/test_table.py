@@ -21,6 +21,7 @@ KINDS = {
     "head not exempted", "charge before delivery", "partial delivery taken for a smaller success",
     "belief taught on failure", "backlog not decremented", "rank-local branch before the exchange",
     "namespace taken from the node instead of the request", "given to one tenant, and guaranteed to another",
+    "waiting counted wrongly",
 }  # fmt: skip
 
 LEAST_MUTANTS = 40
