@@ -243,6 +243,14 @@ def test_a_disk_without_room_for_all_parts_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("form", ["pages", "packed"])
+def test_parts_that_hold_no_page_are_refused_before_anything_is_made(tmp_path, form):
+    """The directory can still be opened otherwise."""
+    with pytest.raises(ValueError, match="for 4 tenants: a part of 4096 holds no page, which takes 73728"):
+        open_store(f"file://{tmp_path}?form={form}&capacity=20KiB&tenants=4", 65_536)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

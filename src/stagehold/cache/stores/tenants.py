@@ -63,6 +63,11 @@ class TenantFolders:
         _refuse_small_disk(self.root, capacity_bytes, floor_bytes)
         page_takes = disk_bytes(page_bytes + HEADER_BYTES) + BLOCK_BYTES  # with its part of a segment's table
         nobodys, self._part_bytes = divide(capacity_bytes, tenants, page_takes)
+        if min(nobodys, self._part_bytes) < page_takes:
+            raise ValueError(
+                f"capacity of {capacity_bytes} bytes for {tenants} tenants: a part of {self._part_bytes} holds no "
+                f"page, which takes {page_takes}: expected more capacity, or fewer tenants"
+            )
         self._folder = self.root / TENANTS
         self._folder.mkdir(parents=True, exist_ok=True)
         self._nobody = make(self._folder / NOBODY, nobodys, NOBODYS_SEGMENTS)
