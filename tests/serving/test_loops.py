@@ -209,7 +209,7 @@ def busy(loop_of: Callable[[Server], Scheduler | PrefillLoop]) -> tuple[Server, 
     """
     found = [prompt(24, seed) for seed in (11, 12, 13)]
     store = SimulatedStore(medium=stored(*found), delays=Delays(exists=(1, 1), get=(1, 1), put=(1, 1)))
-    server = Server(store, {"limits": Limits(retry_interval_ticks=1, retry_max_reissues=50)})
+    server = Server(store, {"limits": Limits(retry_interval_ticks=1, retry_interval_cap=1, retry_max_reissues=50)})
     loop = loop_of(server)
     for turn in range(2):
         server.engine.arrive(f"unstored-{turn}", prompt(24, 20 + turn), SPACE, 1)
